@@ -1,0 +1,66 @@
+# `make` alone lists the targets. The first one that needs Python creates .venv; later ones install nothing
+# until pyproject.toml or constraints.txt changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := cli,data,files,flows,lint,plot,search,test
+# Candidates, best first: the first that runs and is new enough makes the environment. PYTHON=… overrides.
+PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
+PYTEST_ARGS ?=
+
+# --no-compile below saves a third of the install; modules are compiled when first imported, which must then be kept.
+unexport PYTHONDONTWRITEBYTECODE
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench docs constraints install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## fit, score and sample a small example
+	@$(BIN)/python -m qaffde.demo
+
+test: $(STAMP) ## run the tests, coverage shown (PYTEST_ARGS='-m "not slow"' for the quick ones)
+	@$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff (rules and format) and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP) ## let ruff rewrite the sources
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## time qaffde beside the alternatives
+	@$(BIN)/python -m benchmarks
+
+docs: $(STAMP) ## run every example in README.md and docs/*.md
+	@$(BIN)/python -m pytest --doctest-glob='*.md' $(wildcard README.md docs/*.md)
+
+install: $(STAMP) ## create .venv without running anything
+
+constraints: | $(BIN)/python ## resolve the newest versions and pin them in constraints.txt
+	@$(BIN)/python .ci/constraints.py
+
+clean: ## remove caches and build products (.venv stays)
+	@rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@for python in $(PYTHON); do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "Creating $(VENV) with $$python"; exec $$python -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "Python 3.11 or newer is needed; none of these is: $(PYTHON)." >&2; \
+	echo "Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1
+
+# hatchling comes from constraints.txt too, hence no isolated build.
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing qaffde and what it needs into $(VENV) (once, about a minute)"
+	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@touch $@
