@@ -1,0 +1,39 @@
+"""Pure tensor mathematics in the paper's symbols: tensors in, tensors out, no state."""
+
+from qaffde.functional.density_matrix import (
+    add_rank_update,
+    leading_eigenpairs,
+    resolve_rank,
+    symmetrize_lower,
+)
+from qaffde.functional.fourier import FREQUENCIES, fourier_features
+from qaffde.functional.gram import gram_matrix, inverse_square_root
+from qaffde.functional.kernels import gamma_from_bandwidth, gaussian_kernel, log_kernel_mass
+from qaffde.functional.measures import (
+    box_characteristic,
+    box_pair_characteristics,
+    gaussian_characteristic,
+    gaussian_pair_characteristics,
+    log_box_density,
+    log_gaussian_density,
+)
+
+__all__ = [
+    "FREQUENCIES",
+    "add_rank_update",
+    "box_characteristic",
+    "box_pair_characteristics",
+    "fourier_features",
+    "gamma_from_bandwidth",
+    "gaussian_characteristic",
+    "gaussian_kernel",
+    "gaussian_pair_characteristics",
+    "gram_matrix",
+    "inverse_square_root",
+    "leading_eigenpairs",
+    "log_box_density",
+    "log_gaussian_density",
+    "log_kernel_mass",
+    "resolve_rank",
+    "symmetrize_lower",
+]

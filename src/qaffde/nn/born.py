@@ -1,0 +1,142 @@
+"""Densities by the Born rule, and the wrappers that make one of them a density for data."""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from qaffde import functional as QF
+from qaffde.nn.fourier import FourierFeatures
+from qaffde.nn.measures import BaseMeasure
+
+
+class Density(nn.Module, ABC):
+    """A module with a log-density; calling it is the same as ``log_prob``."""
+
+    @abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,) at points of shape (n, d)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same as :meth:`log_prob`."""
+        return self.log_prob(x)
+
+
+class BornDensity(Density):
+    r"""Density by the Born rule, normalised in closed form.
+
+    .. math:: p(x) = m(x) \, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
+
+    with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
+    the base measure's density m and its Gram matrix G. It integrates to one for any L.
+
+    Parameters
+    ----------
+    features : FourierFeatures
+        φ, frozen or learnable.
+    factor : Tensor of shape (r, D)
+        L, a parameter.
+    measure : BaseMeasure
+
+    Examples
+    --------
+    >>> from qaffde.nn import BoxMeasure
+    >>> features = FourierFeatures.draw("paired", 8, bandwidth=torch.ones(1))
+    >>> unit = BoxMeasure(torch.zeros(1), torch.ones(1))
+    >>> density = BornDensity(features, torch.ones(1, 8), unit)
+    >>> x = torch.linspace(0, 1, 1001)[:, None]
+    >>> torch.trapezoid(density.log_prob(x).exp(), x[:, 0]).detach().round(decimals=4)
+    tensor(1.)
+    """
+
+    def __init__(self, features: FourierFeatures, factor: Tensor, measure: BaseMeasure) -> None:
+        super().__init__()
+        self.features = features
+        self.factor = nn.Parameter(factor.clone())
+        self.measure = measure
+
+    @property
+    def rank(self) -> int:
+        """The rank r of the density matrix."""
+        return len(self.factor)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (...) at points of shape (..., d)."""
+        flat = x.reshape(-1, x.shape[-1])
+        log_born = (self.features(flat) @ self.factor.T).square().sum(-1).log()
+        log_p = log_born + self.measure.log_density(flat) - self.log_normalizer()
+        return log_p.reshape(x.shape[:-1])
+
+    def log_normalizer(self) -> Tensor:
+        """Log of tr(LGLᵀ)."""
+        return self.measure.log_normalizer(self.factor, self.features)
+
+    @torch.no_grad()
+    def normalize_(self) -> "BornDensity":
+        """Scale the factor in place so that tr(LGLᵀ) = 1; the density is unchanged."""
+        self.factor.mul_(torch.exp(-0.5 * self.log_normalizer()))
+        return self
+
+    def extra_repr(self) -> str:
+        """Show the rank."""
+        return f"rank={self.rank}"
+
+
+class DefensiveDensity(Density):
+    r"""Mixture with a broad Gaussian: :math:`(1 - \varepsilon) p(x) + \varepsilon\, n(x)`.
+
+    A box ends and a trigonometric polynomial has zeros, but no point that a user may score is
+    impossible. The mass stays one.
+
+    Parameters
+    ----------
+    density : Density
+    epsilon : float
+        Weight of the background, about 1/(n + 1).
+    mean : Tensor of shape (d,)
+    covariance : Tensor of shape (d, d)
+    """
+
+    mean: Tensor
+    cholesky: Tensor
+
+    def __init__(self, density: Density, epsilon: float, mean: Tensor, covariance: Tensor) -> None:
+        super().__init__()
+        self.density = density
+        self.epsilon = epsilon
+        self.register_buffer("mean", mean)
+        self.register_buffer("cholesky", torch.linalg.cholesky(covariance))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,), finite for every finite x of shape (n, d)."""
+        log_background = QF.log_gaussian_density(x, self.mean, self.cholesky)
+        return torch.logaddexp(
+            self.density.log_prob(x) + math.log1p(-self.epsilon),
+            log_background + math.log(self.epsilon),
+        )
+
+
+class StandardizedDensity(Density):
+    """Density of x when z = (x − location) / scale has the given density.
+
+    Parameters
+    ----------
+    density : Density
+        Of z.
+    location, scale : Tensors of shape (d,)
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, density: Density, location: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.density = density
+        self.register_buffer("location", location)
+        self.register_buffer("scale", scale)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,) at x of shape (n, d), Jacobian included."""
+        z = (x - self.location) / self.scale
+        return self.density.log_prob(z) - self.scale.log().sum()
