@@ -11,6 +11,8 @@ PYTEST_ARGS ?=
 
 # --no-compile below saves a third of the install; modules are compiled when first imported, which must then be kept.
 unexport PYTHONDONTWRITEBYTECODE
+# Threads that wait by spinning make small steps many times slower as soon as another process has a core.
+export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -1,5 +1,6 @@
 """Density estimation with quantum adaptive Fourier features."""
 
 from qaffde._version import __version__
+from qaffde.estimators import QAFFDE, FourierFeatures
 
-__all__ = ["__version__"]
+__all__ = ["QAFFDE", "FourierFeatures", "__version__"]

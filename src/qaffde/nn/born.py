@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,7 @@ class BornDensity(Density):
         self.features = features
         self.factor = nn.Parameter(factor.clone())
         self.measure = measure
+        self._cache: tuple[Hashable, Tensor] | None = None
 
     @property
     def rank(self) -> int:
@@ -69,8 +71,15 @@ class BornDensity(Density):
         return log_p.reshape(x.shape[:-1])
 
     def log_normalizer(self) -> Tensor:
-        """Log of tr(LGLᵀ)."""
-        return self.measure.log_normalizer(self.factor, self.features)
+        """Log of tr(LGLᵀ), kept between calls while no gradient is asked and nothing changes."""
+        tensors = [*self.parameters(), *self.buffers()]
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            return self.measure.log_normalizer(self.factor, self.features)
+        key = tuple((t.data_ptr(), t._version, t.dtype) for t in tensors)
+        if self._cache is None or self._cache[0] != key:
+            log_z = self.measure.log_normalizer(self.factor, self.features).detach()
+            self._cache = (key, log_z)
+        return self._cache[1]
 
     @torch.no_grad()
     def normalize_(self) -> "BornDensity":

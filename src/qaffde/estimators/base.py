@@ -1,0 +1,75 @@
+"""What every density estimator here shares: validation, batching and the scikit-learn face."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from qaffde.nn import Density
+
+Array = NDArray[np.float64]
+
+
+class DensityEstimator(DensityMixin, BaseEstimator, ABC):
+    """Density estimator with a fitted torch density behind a scikit-learn interface.
+
+    Subclasses set ``density_``, a :class:`qaffde.nn.Density` of the data's columns in their own
+    units, in ``fit``.
+    """
+
+    density_: Density
+    _score_batch_size = 1024
+
+    @abstractmethod
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the density to the rows of `X`."""
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Log-density of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        Z = torch.as_tensor(validate_data(self, X, dtype=np.float64, reset=False))
+        with torch.no_grad():
+            parts = [self.density_.log_prob(z) for z in Z.split(self._score_batch_size)]
+        return torch.cat(parts).numpy()
+
+    def score(self, X: ArrayLike, y: None = None) -> float:
+        """Mean log-likelihood of the rows.
+
+        The mean, as in :class:`sklearn.mixture.GaussianMixture`, and not the sum that
+        :class:`sklearn.neighbors.KernelDensity` returns: it compares across sample sizes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : None
+            Ignored.
+        """
+        return float(self.score_samples(X).mean())
+
+    def _validated(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Tensor, Tensor]:
+        """Rows and weights as float64 tensors; rows without weight are dropped."""
+        rows: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        weight = _check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        if (weight > 0).sum() < 2:
+            raise ValueError(
+                "fewer than two rows have a positive sample_weight; a density needs at least two"
+            )
+        if (weight == 0).any():
+            rows, weight = rows[weight > 0], weight[weight > 0]
+        return torch.tensor(rows), torch.tensor(weight)

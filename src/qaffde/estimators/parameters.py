@@ -1,0 +1,109 @@
+"""Checks of what users pass as parameters, with messages that say what to do."""
+
+import math
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Reject a string that is not one of the choices."""
+    options = list(choices)
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(options)}")
+
+
+def check_count(name: str, value: object, *, auto: bool = False, minimum: int = 1) -> None:
+    """Reject anything but a whole number of at least `minimum` (or "auto")."""
+    if auto and value == "auto":
+        return
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
+        also = ' or "auto"' if auto else ""
+        raise ValueError(f"{name}={value!r} must be a whole number of at least {minimum}{also}")
+
+
+def check_rank(value: object) -> None:
+    """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
+    if value == "auto" or (_is_number(value, Integral) and value >= 1):  # type: ignore[operator]
+        return
+    if isinstance(value, float) and 0 < value <= 1:
+        return
+    raise ValueError(
+        f"rank={value!r} must be a whole number of at least 1, a share of the features in (0, 1], "
+        'or "auto"'
+    )
+
+
+def check_share(name: str, value: object, *, auto: bool = False) -> None:
+    """Reject anything but a number strictly between 0 and 1, or 1 itself (or "auto")."""
+    if auto and value == "auto":
+        return
+    if not _is_number(value, Real) or not 0 < value <= 1:  # type: ignore[operator]
+        raise ValueError(f"{name}={value!r} must be a number in (0, 1]")
+
+
+def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | None:
+    """Bandwidths of shape (d,) if they are numbers, None if a rule is named.
+
+    Raises
+    ------
+    ValueError
+        If the rule is not known, or the numbers are not positive, finite and one or d.
+    """
+    if isinstance(value, str):
+        check_choice("bandwidth", value, rules)
+        return None
+    try:
+        h = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        h = np.array(math.nan)
+    if h.ndim > 1 or h.size not in (1, n_dims) or not (np.isfinite(h) & (h > 0)).all():
+        raise ValueError(
+            f"bandwidth={value!r} must be one of {', '.join(rules)}, a positive number, "
+            f"or one positive number for each of the {n_dims} columns"
+        )
+    return torch.as_tensor(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
+
+
+def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
+    """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
+
+    Parameters
+    ----------
+    bounds : None, a pair, or d pairs
+        (lower, upper) for all columns or for each; None inside a pair leaves that end to the data.
+    X : Tensor of shape (n, d)
+        Rows that must lie inside.
+    """
+    if bounds is None:
+        return None
+    d = X.shape[1]
+    try:
+        ends = np.asarray(bounds, dtype=np.float64)  # None becomes NaN
+        ends = np.broadcast_to(ends, (d, 2))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"bounds={bounds!r} must be a pair (lower, upper) or one pair for each of the {d} "
+            "columns; None in a pair leaves that end to the data"
+        ) from None
+    ends = np.where(np.isinf(ends), np.nan, ends)
+    if (ends[:, 0] >= ends[:, 1]).any():
+        column = int(np.argmax(ends[:, 0] >= ends[:, 1]))
+        raise ValueError(f"bounds of column {column} must have lower < upper, got {ends[column]}")
+    lower, upper = torch.tensor(ends.T.copy())
+    outside = ((X < lower) | (X > upper)).any(1)
+    if outside.any():
+        row = int(outside.nonzero()[0, 0])
+        raise ValueError(
+            f"{int(outside.sum())} rows lie outside bounds, the first is row {row}: "
+            f"{X[row].tolist()}; widen bounds or drop them"
+        )
+    return torch.stack([lower, upper])
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,0 +1,66 @@
+"""Standardisation of columns, and the errors of data that have no density."""
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+
+def standardize(
+    estimator: BaseEstimator, X: Tensor, weight: Tensor, bandwidth: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Centre and scale columns to unit variance, so that units change nothing but the Jacobian.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Whose ``feature_names_in_`` name columns in messages.
+    X, weight : Tensors of shapes (n, d), (n,)
+    bandwidth : Tensor of shape (d,), optional
+        Where given, it is the scale of a constant column, which otherwise has none.
+
+    Returns
+    -------
+    Z, location, scale : Tensors of shapes (n, d), (d,), (d,)
+    """
+    share = weight / weight.sum()
+    location = share @ X
+    scale = (share @ (X - location).square()).sqrt()
+    constant = (X == X[0]).all(0) | ~(scale > 0)
+    if constant.any() and bandwidth is None:
+        _complain_constant(estimator, constant)
+    if bandwidth is not None:
+        scale = torch.where(constant, bandwidth, scale)
+    if not (location.isfinite() & scale.isfinite()).all():
+        raise ValueError(
+            "the values are so large that their variance overflows; divide the columns first"
+        )
+    Z = (X - location) / scale
+    if bandwidth is None:
+        _complain_copies(estimator, Z, share)
+    return Z, location, scale
+
+
+def _complain_constant(estimator: BaseEstimator, constant: Tensor) -> None:
+    names = ", ".join(_name(estimator, int(i)) for i in constant.nonzero()[:, 0])
+    raise ValueError(
+        f"constant column: {names}. A constant has no density; drop it, or pass bandwidth as a "
+        "number to smooth it"
+    )
+
+
+def _complain_copies(estimator: BaseEstimator, Z: Tensor, share: Tensor) -> None:
+    """Reject columns that repeat one another exactly: their joint density does not exist."""
+    correlation = (Z.T @ (Z * share[:, None])).abs().fill_diagonal_(0.0)
+    if len(Z) > 2 and correlation.max() > 1 - 1e-12:
+        i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
+        raise ValueError(
+            f"columns {_name(estimator, int(i))} and {_name(estimator, int(j))} are copies of "
+            "each other up to units: their joint density does not exist; drop one, or pass "
+            "bandwidth as a number to smooth them"
+        )
+
+
+def _name(estimator: BaseEstimator, column: int) -> str:
+    names = getattr(estimator, "feature_names_in_", None)
+    return str(column) if names is None else repr(str(names[column]))

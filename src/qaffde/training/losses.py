@@ -1,0 +1,51 @@
+r"""What Algorithm 1 minimises: the squared error of the kernel over pairs of points.
+
+.. math:: \frac1m \sum_i \bigl( k_\gamma(x_i', x_i'') - \hat k(x_i', x_i'') \bigr)^2
+
+The paper means two approximations :math:`\hat k` of the same kernel. They need frequencies of
+different scale: the spectrum of :math:`k_{\gamma/2}` for the squared, of :math:`k_\gamma` (wider
+by √2) for the plain one.
+"""
+
+from torch import Tensor
+
+
+def squared_loss(inner: Tensor, kernel: Tensor) -> Tensor:
+    """Mean (k_γ − ⟨φ, φ⟩²)²: the features of a density matrix (paper, Section 3.1).
+
+    Parameters
+    ----------
+    inner : Tensor of shape (n,)
+        Inner products ⟨φ(x'), φ(x'')⟩, which come to approximate k_{γ/2} = √k_γ.
+    kernel : Tensor of shape (n,)
+        The kernel k_γ of the same pairs.
+
+    Examples
+    --------
+    >>> from torch import tensor
+    >>> squared_loss(tensor([1.0, 0.5]), tensor([1.0, 0.25]))
+    tensor(0.)
+    """
+    return (inner.square() - kernel).square().mean()
+
+
+def plain_loss(inner: Tensor, kernel: Tensor) -> Tensor:
+    """Mean (k_γ − ⟨φ, φ⟩)²: the paper's listing, where the inner product is the kernel itself.
+
+    Such features suit linear models. For a density, the Born rule squares the inner product, and
+    would give the density of k_γ² = k_{2γ}, that of a bandwidth smaller by √2.
+
+    Parameters
+    ----------
+    inner : Tensor of shape (n,)
+        Inner products ⟨φ(x'), φ(x'')⟩, which come to approximate k_γ.
+    kernel : Tensor of shape (n,)
+        The kernel k_γ of the same pairs.
+
+    Examples
+    --------
+    >>> from torch import tensor
+    >>> plain_loss(tensor([1.0, 0.5]), tensor([1.0, 0.25]))
+    tensor(0.0312)
+    """
+    return (inner - kernel).square().mean()
