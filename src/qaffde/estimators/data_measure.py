@@ -31,11 +31,16 @@ class MeasureSpec:
     n_components: int = 1
     bounds: Tensor | None = None
 
+    @property
+    def name(self) -> str:
+        """The kind, and "gaussian" for a mixture of one."""
+        return "gaussian" if (self.kind, self.n_components) == ("mixture", 1) else self.kind
+
     def fit(self, Z: Tensor, weight: Tensor, generator: Generator) -> BaseMeasure:
         """Fit the measure to weighted rows."""
         if self.kind == "box":
             return fit_box(Z, self.bounds)
-        if self.kind == "gaussian":
+        if self.name == "gaussian":
             return fit_gaussian(Z, weight)
         return fit_mixture(Z, weight, self.n_components, generator)
 

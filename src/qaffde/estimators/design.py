@@ -17,7 +17,7 @@ from qaffde.nn import BaseMeasure
 
 SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
-MIXTURE_SIZES = (2, 4, 8, 16, 32)
+MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 MAX_DOUBLINGS = 6
 SMALL = 1000
 MIN_SCALE = 1e-3
@@ -83,7 +83,7 @@ def mixture_size(split: Split, generator: Generator) -> int:
     for size in (k for k in MIXTURE_SIZES if n >= 10 * k * (d + 2)):
         measure = fit_mixture(split.train, split.train_weight, size, generator, rows=20_000)
         log_p[size] = measure.log_density(split.valid)
-    if not log_p:
+    if len(log_p) < 2:
         return 1
     best = max(log_p, key=lambda size: weighted_mean(log_p[size], split.valid_weight))
     return next(
@@ -153,7 +153,7 @@ def choose_design(
     ----------
     Z, weight : Tensors of shapes (n, d), (n,)
     specs : list of MeasureSpec
-        Candidates; a mixture of size 0 has its size chosen, and is passed over if that is one.
+        Candidates; a mixture of size 0 has its size chosen, and one Gaussian is a choice.
     bandwidth : Tensor of shape (d,) or None
     judge : Judge
     generator : torch.Generator
@@ -163,18 +163,13 @@ def choose_design(
     scale = _structure_scale(splits[0], size, generator)
     candidates = [
         _best_bandwidth(spec, splits, bandwidth, scale, judge, generator)
-        for spec in _with_size(specs, size)
+        for spec in (replace(spec, n_components=spec.n_components or size) for spec in specs)
     ]
     best = max(candidates, key=lambda design: design.log_likelihood)
     if bandwidth is not None:
         return best
     shrink = (len(splits[0].train) / len(Z)) ** (1 / (Z.shape[1] + 4))
     return replace(best, bandwidth=best.bandwidth * shrink)
-
-
-def _with_size(specs: list[MeasureSpec], size: int) -> list[MeasureSpec]:
-    sized = [replace(spec, n_components=spec.n_components or size) for spec in specs]
-    return [spec for spec in sized if spec.kind != "mixture" or spec.n_components > 1] or sized
 
 
 def _best_bandwidth(

@@ -43,6 +43,9 @@ from qaffde.training.closed_form import (
 BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
 BACKGROUND_SPREAD = 2.0
+FEW_ROWS = 10
+"""Below this there is nothing to hold out."""
+MAX_BOX_DIMS = 3
 START: dict[str, Callable[[int], str]] = {
     "auto": lambda d: "lattice" if d <= 2 else "sobol" if d <= 6 else "orthogonal",
     "adaptive": lambda d: "sobol" if d <= 6 else "orthogonal",
@@ -66,7 +69,8 @@ class QAFFDE(DensityEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features. "auto" takes up to 1000, fewer for few rows.
+        Number D of Fourier features. "auto" takes up to 1000 (256 for one column), fewer for few
+        rows.
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximises the
         held-out likelihood.
@@ -76,7 +80,8 @@ class QAFFDE(DensityEstimator):
         How frequencies are found. "auto" is a lattice in one and two dimensions, Sobol points up
         to six, orthogonal random ones beyond. "adaptive" trains them by the paper's Algorithm 1.
     base_measure : {"auto", "box", "gaussian", "mixture", "kernel"}, default="auto"
-        "auto" chooses among the first three by held-out likelihood. "kernel" is the paper's
+        "auto" chooses between the first and the third (whose size may be one) by held-out
+        likelihood, or the third alone beyond three columns. "kernel" is the paper's
         normalisation by a constant, which is no density; see :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
@@ -183,7 +188,7 @@ class QAFFDE(DensityEstimator):
             self._defended(born, effective_count(weight)), location, scale
         )
         self.bandwidth_ = (design.bandwidth * scale).numpy()
-        self.base_measure_ = design.spec.kind
+        self.base_measure_ = design.spec.name
         self.rank_, self.n_fourier_features_ = born.rank, features.n_features
         self.rho_, self.weight_sum_ = rho, float(weight.sum())
         self.effective_count_ = effective_count(weight)
@@ -215,7 +220,7 @@ class QAFFDE(DensityEstimator):
     ) -> Design:
         """Bandwidth and base measure: given, by a rule, or by held-out likelihood."""
         h = numbers if numbers is not None else self._rule(Z, weight, generator)
-        specs = self._specs(ends)
+        specs = self._specs(ends, *Z.shape)
         if h is not None and len(specs) == 1 and specs[0].n_components > 0:
             return Design(specs[0], h)
 
@@ -230,26 +235,29 @@ class QAFFDE(DensityEstimator):
 
         return choose_design(Z, weight, specs, h, judge, generator)
 
-    def _specs(self, ends: Tensor | None) -> list[MeasureSpec]:
+    def _specs(self, ends: Tensor | None, n: int, d: int) -> list[MeasureSpec]:
+        """Base measures to compare.
+
+        A mixture of one component is the Gaussian. A box is no candidate in many dimensions,
+        where it is nearly all empty.
+        """
         size = 0 if self.n_base_components == "auto" else int(self.n_base_components)
-        every = {
-            "kernel": MeasureSpec("kernel"),
-            "box": MeasureSpec("box", bounds=ends),
-            "gaussian": MeasureSpec("gaussian"),
-            "mixture": MeasureSpec("mixture", size),
-        }
+        box, mixture = MeasureSpec("box", bounds=ends), MeasureSpec("mixture", size)
         if self.base_measure != "auto":
-            return [every[self.base_measure]]
-        return [
-            every[kind] for kind in (("box", "gaussian", "mixture") if ends is None else ("box",))
-        ]
+            named = {"box": box, "mixture": mixture}
+            return [named.get(self.base_measure, MeasureSpec(self.base_measure))]
+        if ends is not None:
+            return [box]
+        if n < FEW_ROWS:
+            return [MeasureSpec("gaussian")]
+        return [box, mixture] if d <= MAX_BOX_DIMS else [mixture]
 
     def _rule(self, Z: Tensor, weight: Tensor, generator: Generator) -> Tensor | None:
         """Bandwidth by a named rule; None leaves it to the held-out likelihood."""
         n, d = effective_count(weight), Z.shape[1]
         if self.bandwidth == "scott":
             return torch.full((d,), scott(n, d), dtype=Z.dtype)
-        if self.bandwidth == "silverman":
+        if self.bandwidth == "silverman" or n < FEW_ROWS:
             return torch.full((d,), silverman(n, d), dtype=Z.dtype)
         if self.base_measure == "kernel":  # no likelihood of its own: the exact estimate's
             return torch.full((d,), held_out_kde(Z, weight, generator), dtype=Z.dtype)
@@ -277,16 +285,16 @@ class QAFFDE(DensityEstimator):
         kind = START[self.features](d) if self.features in START else self.features
         period = Z.amax(0) - Z.amin(0) + 3 * widened
         features = FourierFeatures.draw(
-            kind, self._n_fourier_features(len(Z)), widened, period, generator
+            kind, self._n_fourier_features(*Z.shape), widened, period, generator
         )
         if self.features == "adaptive" and adapt:
             features = fit_adaptive_features(features, Z, widened, generator=generator)
         return features
 
-    def _n_fourier_features(self, n: int) -> int:
+    def _n_fourier_features(self, n: int, d: int) -> int:
         if self.n_features != "auto":
             return int(self.n_features)
-        return min(1000, max(64, n // 4))
+        return min(256 if d == 1 else 1000, max(64, n // 4))
 
     def _reading(self, measure: BaseMeasure) -> str:
         return "direct" if isinstance(measure, KernelMeasure) else self.measurement
