@@ -97,6 +97,13 @@ def effective_count(weight: Tensor) -> float:
     return float(weight.sum() ** 2 / weight.square().sum())
 
 
+def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower and upper ends of what the features must tell apart: the box, or the rows."""
+    if isinstance(measure, BoxMeasure):
+        return measure.lower, measure.upper
+    return Z.amin(0), Z.amax(0)
+
+
 def within_scale(measure: GaussianMeasure) -> Tensor:
     """Standard deviation of each column within a component, of shape (d,)."""
     return (measure.weights @ measure.covariances.diagonal(dim1=1, dim2=2)).sqrt()

@@ -14,13 +14,12 @@ from torch import Generator, Tensor
 from qaffde import functional as QF
 from qaffde import nn
 from qaffde.estimators.bandwidth import median_distance, scott, silverman
-from qaffde.estimators.parameters import check_bandwidth, check_choice, check_count
+from qaffde.estimators.parameters import check_bandwidth, check_choice, check_count, check_lattice
 from qaffde.estimators.random import generator_from
 from qaffde.training import fit_adaptive_features
 
 RULES = ("scott", "silverman", "median")
 FEATURES = (*QF.FREQUENCIES, "adaptive")
-MAX_LATTICE_COLUMNS = 4
 LATTICE_MARGIN = 6.0  # deviations of the kernel between the data and their next image: e^−18
 
 
@@ -165,11 +164,7 @@ class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_bandwidth(self.bandwidth, d, RULES)
         if not isinstance(self.squared, bool | np.bool_):
             raise ValueError(f"squared={self.squared!r} must be True or False")
-        if self.features == "lattice" and d > MAX_LATTICE_COLUMNS:
-            raise ValueError(
-                f"features='lattice' is for up to {MAX_LATTICE_COLUMNS} columns and X has {d}; "
-                "use 'sobol' or 'orthogonal'"
-            )
+        check_lattice(self.features, d)
 
     def _find_bandwidth(self, X: NDArray[np.float64], generator: Generator) -> NDArray[np.float64]:
         n, d = X.shape

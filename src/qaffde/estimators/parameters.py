@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+MAX_LATTICE_COLUMNS = 4
+
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Reject a string that is not one of the choices."""
@@ -44,6 +46,15 @@ def check_share(name: str, value: object, *, auto: bool = False) -> None:
         return
     if not _is_number(value, Real) or not 0 < value <= 1:  # type: ignore[operator]
         raise ValueError(f"{name}={value!r} must be a number in (0, 1]")
+
+
+def check_lattice(features: str, n_dims: int) -> None:
+    """Reject a lattice in more columns than it can fill."""
+    if features == "lattice" and n_dims > MAX_LATTICE_COLUMNS:
+        raise ValueError(
+            f"features='lattice' is for up to {MAX_LATTICE_COLUMNS} columns and X has {n_dims}; "
+            "use 'sobol' or 'orthogonal'"
+        )
 
 
 def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | None:

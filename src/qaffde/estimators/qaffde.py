@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from qaffde import functional as QF
 from qaffde.estimators.bandwidth import scott, silverman
 from qaffde.estimators.base import DensityEstimator
-from qaffde.estimators.data_measure import MeasureSpec, effective_count
+from qaffde.estimators.data_measure import MeasureSpec, effective_count, measure_ends
 from qaffde.estimators.design import Design, Split, choose_design
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.parameters import (
@@ -18,6 +18,7 @@ from qaffde.estimators.parameters import (
     check_bounds,
     check_choice,
     check_count,
+    check_lattice,
     check_rank,
     check_share,
 )
@@ -46,6 +47,8 @@ BACKGROUND_SPREAD = 2.0
 FEW_ROWS = 10
 """Below this there is nothing to hold out."""
 MAX_BOX_DIMS = 3
+LATTICE_MARGIN = 3.0
+"""Bandwidths between the data and their next image; G^{−1/2} sees to what is left of the wrap."""
 START: dict[str, Callable[[int], str]] = {
     "auto": lambda d: "lattice" if d <= 2 else "sobol" if d <= 6 else "orthogonal",
     "adaptive": lambda d: "sobol" if d <= 6 else "orthogonal",
@@ -167,6 +170,7 @@ class QAFFDE(DensityEstimator):
         """
         self._check_parameters()
         rows, weight = self._validated(X, sample_weight)
+        check_lattice(self.features, rows.shape[1])
         generator = generator_from(self.random_state)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
         ends = check_bounds(self.bounds, rows)
@@ -283,7 +287,8 @@ class QAFFDE(DensityEstimator):
         widened = h * SPECTRUM_WIDENING[self._reading(measure)]
         d = Z.shape[1]
         kind = START[self.features](d) if self.features in START else self.features
-        period = Z.amax(0) - Z.amin(0) + 3 * widened
+        lower, upper = measure_ends(measure, Z)
+        period = upper - lower + LATTICE_MARGIN * widened
         features = FourierFeatures.draw(
             kind, self._n_fourier_features(*Z.shape), widened, period, generator
         )

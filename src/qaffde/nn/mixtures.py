@@ -1,0 +1,216 @@
+"""Born densities as finite sums of terms, closed under marginals and conditionals."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, singledispatch
+
+import torch
+from torch import Generator, Tensor
+
+from qaffde.nn import integrals, moments, sampling
+from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
+from qaffde.nn.laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure
+from qaffde.nn.terms import Term, TrigonometricForm
+
+
+class BornMixture(Density):
+    r"""Sum of terms, each a base times a trigonometric polynomial, divided by its mass.
+
+    Every fitted density with a finite base measure is one (:func:`expand`), and so is every
+    marginal and every conditional of one.
+
+    Parameters
+    ----------
+    terms : iterable of Term
+    log_mass : Tensor of shape (), optional
+        Logarithm of the sum of their masses, where it is known.
+
+    Examples
+    --------
+    >>> from qaffde.nn import BoxMeasure, FourierFeatures
+    >>> features = FourierFeatures.draw("paired", 8, bandwidth=torch.ones(2))
+    >>> unit = BoxMeasure(torch.zeros(2), torch.ones(2))
+    >>> density = expand(BornDensity(features, torch.ones(1, 8), unit))
+    >>> first, second = torch.tensor([[0.3]]).double(), torch.tensor([0.8]).double()
+    >>> joint = density.log_prob(torch.tensor([[0.3, 0.8]]).double())
+    >>> product = density.condition([1], second).log_prob(first) + density.marginal([1]).log_prob(
+    ...     second[None]
+    ... )
+    >>> torch.allclose(joint, product)
+    True
+    """
+
+    def __init__(self, terms: Iterable[Term], log_mass: Tensor | None = None) -> None:
+        super().__init__()
+        self.terms = list(terms)
+        if log_mass is not None:
+            self.log_mass = log_mass
+
+    @property
+    def n_dims(self) -> int:
+        """The number of columns d."""
+        return self.terms[0].n_dims
+
+    @cached_property
+    def log_mass(self) -> Tensor:
+        """Logarithm of the sum of the terms' masses."""
+        return torch.stack([term.log_mass for term in self.terms]).logsumexp(0)
+
+    @property
+    def weights(self) -> Tensor:
+        """Probability of each term, of shape (K,)."""
+        return torch.stack([term.log_mass for term in self.terms]).softmax(0)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,) at points of shape (n, d)."""
+        log_terms = torch.stack([term.log_density(x) for term in self.terms])
+        return log_terms.logsumexp(0) - self.log_mass
+
+    def reordered(self, columns: Sequence[int]) -> "BornMixture":
+        """The density of the same columns in another order."""
+        return BornMixture((t.reordered(list(columns)) for t in self.terms), self.log_mass)
+
+    def marginal(self, columns: Sequence[int]) -> "BornMixture":
+        """Density of some columns, in the order given: the others are integrated out exactly."""
+        ordered = [t.reordered(self._first(columns)) for t in self.terms]
+        return BornMixture((t.marginal(len(columns)) for t in ordered), self.log_mass)
+
+    def condition(self, columns: Sequence[int], values: Tensor) -> "BornMixture":
+        """Density of the other columns where `columns` have `values` of shape (t,)."""
+        ordered = [t.reordered(self._first(columns)) for t in self.terms]
+        terms = [t.condition(values) for t in ordered]
+        return BornMixture(t for t in terms if t.log_coefficient > -torch.inf)
+
+    def probability(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Probability of a box, of shape (); ends of shape (d,), infinite ones allowed."""
+        parts = [integrals.term_probability(term, lower, upper) for term in self.terms]
+        return (torch.stack(parts).sum() * torch.exp(-self.log_mass)).clamp(0, 1)
+
+    def cdf(self, x: Tensor) -> Tensor:
+        """Distribution function of shape (n,) at points of shape (n, d)."""
+        if self.n_dims == 1:
+            parts = [integrals.term_cdf(term, x[:, 0]) for term in self.terms]
+            return (torch.stack(parts).sum(0) * torch.exp(-self.log_mass)).clamp(0, 1)
+        below = torch.full_like(x[0], -torch.inf)
+        return torch.stack([self.probability(below, row) for row in x])
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Exact draws, of shape (n, d)."""
+        return self.sample_given(torch.empty(n, 0, dtype=torch.float64), generator)
+
+    def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
+        """Draws (n, d − t) of the last columns, row by row given the first, `x` of shape (n, t)."""
+        share = self.responsibilities(x)
+        chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
+        drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
+        for k in chosen.unique().tolist():
+            rows = chosen == k
+            drawn[rows] = sampling.sample_term(self.terms[k], x[rows], generator)
+        return drawn
+
+    def mean_given(self, x: Tensor) -> Tensor:
+        """Means (n, d − t) of the last columns, row by row given the first, `x` of shape (n, t)."""
+        share = self.responsibilities(x)
+        means = torch.stack([moments.term_mean(term, x) for term in self.terms], 1)
+        return torch.where(share[..., None] > 0, share[..., None] * means, 0.0).sum(1)
+
+    def responsibilities(self, x: Tensor) -> Tensor:
+        """Probability (n, K) of each term, given the first columns `x` of shape (n, t)."""
+        if x.shape[1] == 0:
+            return self.weights.expand(len(x), -1)
+        parts = [term.marginal(x.shape[1]).log_density(x) for term in self.terms]
+        return torch.stack(parts, 1).softmax(1)
+
+    def mean(self) -> Tensor:
+        """Mean of shape (d,), in closed form."""
+        return self.mean_given(torch.empty(1, 0, dtype=torch.float64))[0]
+
+    def covariance(self) -> Tensor:
+        """Covariance of shape (d, d), in closed form."""
+        origin = self.mean()
+        parts = [moments.term_second_moment(term, origin) for term in self.terms]
+        return torch.einsum("k,kst->st", self.weights, torch.stack(parts))
+
+    def _first(self, columns: Sequence[int]) -> list[int]:
+        return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
+
+
+@singledispatch
+def expand(density: Density) -> BornMixture:
+    """Write a density as a sum of terms.
+
+    Parameters
+    ----------
+    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
+    """
+    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
+
+
+@expand.register
+def _(density: BornMixture) -> BornMixture:
+    return density
+
+
+@expand.register
+def _(density: BornDensity) -> BornMixture:
+    bases = base_terms(density.measure)
+    features = density.features
+    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
+    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
+    return BornMixture(_born_term(form, *base) for base in bases)
+
+
+@expand.register
+def _(density: DefensiveDensity) -> BornMixture:
+    inner = expand(density.density)
+    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
+    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
+    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
+    mean, C = density.mean.double(), density.cholesky.double()
+    background = Term(log_epsilon, NormalLaw(), mean, C, _constant(len(mean)))
+    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
+
+
+@expand.register
+def _(density: StandardizedDensity) -> BornMixture:
+    inner = expand(density.density)
+    location, scale = density.location.double(), density.scale.double()
+    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
+
+
+Base = tuple[Tensor, Law, Tensor, Tensor]
+"""Log-weight, law, offset and scale."""
+
+
+@singledispatch
+def base_terms(measure: BaseMeasure) -> list[Base]:
+    """A base measure as a list of weighted, affinely mapped product laws."""
+    raise ValueError(
+        "the 'kernel' base measure is infinite: nothing can be integrated, conditioned or drawn; "
+        "fit with base_measure='box', 'gaussian' or 'mixture' (or 'auto') instead"
+    )
+
+
+@base_terms.register
+def _(measure: BoxMeasure) -> list[Base]:
+    lower, upper = measure.lower.double(), measure.upper.double()
+    log_one = torch.zeros((), dtype=torch.float64)
+    return [(log_one, UniformLaw(), (lower + upper) / 2, ((upper - lower) / 2).diag())]
+
+
+@base_terms.register
+def _(measure: GaussianMeasure) -> list[Base]:
+    parts = measure.weights, measure.means, measure.cholesky
+    triples = zip(*(part.double() for part in parts), strict=True)
+    return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
+
+
+def _born_term(form: TrigonometricForm, log_weight: Tensor, law: Law, m: Tensor, C: Tensor) -> Term:
+    moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
+    return Term(log_weight, law, m, C, moved)
+
+
+def _constant(d: int) -> TrigonometricForm:
+    one = torch.ones(1, 1, dtype=torch.float64)
+    return TrigonometricForm.squared(torch.zeros(1, d, dtype=torch.float64), torch.zeros(1).double(), one)
