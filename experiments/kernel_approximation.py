@@ -13,7 +13,6 @@ from the rows alone.
 """
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -26,11 +25,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from qaffde import __version__
+from experiments.rows import ROOT, markdown_table, provenance, read_rows, write_rows
 from qaffde.nn import FourierFeatures
 from qaffde.training import AdaptiveConfig, fit_adaptive_features, pair_kernel, random_pairs
 
-ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "experiments/results/kernel_approximation.jsonl"
 PICTURE = ROOT / "docs/images/kernel_approximation.png"
 
@@ -92,25 +90,11 @@ def measure(kind: str, n_features: int, seed: int, config: AdaptiveConfig) -> di
         "bandwidth": BANDWIDTH.item(),
         "n_train": N_TRAIN,
         "training": asdict(config) if KINDS[kind].adaptive else None,
-        "versions": {"qaffde": __version__, "torch": torch.__version__},
+        **provenance(),
     }
     if (n_features, seed) == (SHOWN_FEATURES, SHOWN_SEED):
         row["curve"] = _curve(KINDS[kind], features)
     return row
-
-
-def write_rows(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """Write JSON lines, each as soon as it is measured."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            file.flush()
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read what :func:`write_rows` wrote."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def errors_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, list[float]]]:
@@ -124,11 +108,11 @@ def errors_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, list[float]
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """Mean errors in Markdown, a line for each number of features."""
     errors = errors_of(rows)
-    lines = ["| D | " + " | ".join(errors) + " |", "| --- " * (len(errors) + 1) + "|"]
-    for D in next(iter(errors.values())):
-        means = " | ".join(f"{mean(of_kind[D]):.1e}" for of_kind in errors.values())
-        lines.append(f"| {D} | {means} |")
-    return "\n".join(lines)
+    lines = [
+        [str(D), *(f"{mean(of_kind[D]):.1e}" for of_kind in errors.values())]
+        for D in next(iter(errors.values()))
+    ]
+    return markdown_table(["D", *errors], lines)
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:

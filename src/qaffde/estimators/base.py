@@ -41,7 +41,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        Z = torch.as_tensor(validate_data(self, X, dtype=np.float64, reset=False))
+        Z = torch.tensor(validate_data(self, X, dtype=np.float64, order="C", reset=False))
         with torch.no_grad():
             parts = [self.density_.log_prob(z) for z in Z.split(self._score_batch_size)]
         return torch.cat(parts).numpy()
@@ -62,7 +62,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _validated(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Tensor, Tensor]:
         """Rows and weights as float64 tensors; rows without weight are dropped."""
-        rows: Any = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        rows: Any = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from warnings import catch_warnings, simplefilter
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Generator, Tensor
@@ -25,24 +27,35 @@ class MeasureSpec:
         Number of Gaussians of a mixture.
     bounds : Tensor of shape (2, d), optional
         Ends of the box; NaN where they come from the data.
+    blur : float
+        How many kernel bandwidths a mixture is blurred by.
     """
 
     kind: str
     n_components: int = 1
     bounds: Tensor | None = None
+    blur: float = 0.0
 
     @property
     def name(self) -> str:
         """The kind, and "gaussian" for a mixture of one."""
         return "gaussian" if (self.kind, self.n_components) == ("mixture", 1) else self.kind
 
-    def fit(self, Z: Tensor, weight: Tensor, generator: Generator) -> BaseMeasure:
-        """Fit the measure to weighted rows."""
+    def fit(
+        self,
+        Z: Tensor,
+        weight: Tensor,
+        h: Tensor,
+        generator: Generator,
+        start: BaseMeasure | None = None,
+    ) -> BaseMeasure:
+        """Fit the measure to weighted rows, for a kernel of bandwidth h."""
         if self.kind == "box":
             return fit_box(Z, self.bounds)
         if self.name == "gaussian":
             return fit_gaussian(Z, weight)
-        return fit_mixture(Z, weight, self.n_components, generator)
+        mixture = fit_mixture(Z, weight, self.n_components, generator, start=start)
+        return blur_measure(mixture, self.blur * h)
 
 
 def fit_box(Z: Tensor, bounds: Tensor | None = None) -> BoxMeasure:
@@ -64,19 +77,43 @@ def fit_gaussian(Z: Tensor, weight: Tensor) -> GaussianMeasure:
 
 
 def fit_mixture(
-    Z: Tensor, weight: Tensor, n_components: int, generator: Generator, rows: int = MIXTURE_ROWS
+    Z: Tensor,
+    weight: Tensor,
+    n_components: int,
+    generator: Generator,
+    rows: int = MIXTURE_ROWS,
+    start: BaseMeasure | None = None,
 ) -> GaussianMeasure:
     """Mixture of Gaussians by expectation–maximisation on at most `rows` of the rows."""
     sample = Z[draw_rows(weight, rows, generator)].numpy()
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     model = GaussianMixture(
-        n_components, tol=1e-3, max_iter=100, reg_covar=1e-7, random_state=seed
+        n_components, reg_covar=1e-7, random_state=seed, **_initial(start, n_components)
     )
     with catch_warnings():
         simplefilter("ignore", ConvergenceWarning)  # a rough base is good enough
         model.fit(sample)
     parts = model.weights_, model.means_, model.covariances_
     return GaussianMeasure(*(torch.as_tensor(part) for part in parts))
+
+
+def _initial(start: BaseMeasure | None, size: int) -> dict[str, NDArray[np.float64]]:
+    """Where scikit-learn begins: the given mixture if it has the right size, or its own guess."""
+    if not isinstance(start, GaussianMeasure) or len(start.weights) != size:
+        return {}
+    return {
+        "weights_init": start.weights.numpy(),
+        "means_init": start.means.numpy(),
+        "precisions_init": torch.linalg.inv(start.covariances).numpy(),
+    }
+
+
+def blur_measure(measure: BaseMeasure, width: Tensor) -> BaseMeasure:
+    """Convolve Gaussians with one of standard deviations `width`; leave other measures as is."""
+    if not isinstance(measure, GaussianMeasure) or not width.any():
+        return measure
+    covariances = measure.covariances + width.square().diag()
+    return GaussianMeasure(measure.weights, measure.means, covariances)
 
 
 def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:

@@ -9,11 +9,12 @@ from torch import Generator, Tensor
 
 from qaffde.estimators.data_measure import (
     MeasureSpec,
+    blur_measure,
     effective_count,
     fit_mixture,
     within_scale,
 )
-from qaffde.nn import BaseMeasure
+from qaffde.nn import BaseMeasure, GaussianMeasure
 
 SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
@@ -21,6 +22,7 @@ MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 MAX_DOUBLINGS = 6
 SMALL = 1000
 MIN_SCALE = 1e-3
+NEIGHBOURS = (2**-0.5, 1.0, 2**0.5)
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,14 @@ class Design:
         Kernel bandwidth, in the units of the rows.
     log_likelihood : float
         Held-out mean log-likelihood of this choice; NaN where nothing was compared.
+    start : BaseMeasure, optional
+        The measure as it was judged, where the fit to all rows begins.
     """
 
     spec: MeasureSpec
     bandwidth: Tensor
     log_likelihood: float = math.nan
+    start: BaseMeasure | None = None
 
 
 Judge = Callable[[BaseMeasure, Tensor, Split], Tensor]
@@ -72,22 +77,23 @@ def _split(Z: Tensor, weight: Tensor, rows: Tensor, fold: Tensor) -> Split:
     return Split(Z[train], weight[train], Z[fold], weight[fold])
 
 
-def mixture_size(split: Split, generator: Generator) -> int:
-    """Smallest number of Gaussians within one standard error of the best held-out likelihood.
+def choose_mixture(split: Split, generator: Generator) -> GaussianMeasure:
+    """Smallest mixture of Gaussians within one standard error of the best held-out likelihood.
 
     The fewer the components, the less of their own shape do they leave on the density: what they
     miss, the density matrix adds.
     """
     n, d = split.train.shape
-    log_p = {}
-    for size in (k for k in MIXTURE_SIZES if n >= 10 * k * (d + 2)):
-        measure = fit_mixture(split.train, split.train_weight, size, generator, rows=20_000)
-        log_p[size] = measure.log_density(split.valid)
-    if len(log_p) < 2:
-        return 1
-    best = max(log_p, key=lambda size: weighted_mean(log_p[size], split.valid_weight))
+    sizes = [k for k in MIXTURE_SIZES if n >= 10 * k * (d + 2)] or [1]
+    mixtures = [
+        fit_mixture(split.train, split.train_weight, k, generator, rows=20_000) for k in sizes
+    ]
+    log_p = [mixture.log_density(split.valid) for mixture in mixtures]
+    best = max(log_p, key=lambda scores: weighted_mean(scores, split.valid_weight))
     return next(
-        size for size in log_p if _indistinct(log_p[size], log_p[best], split.valid_weight)
+        mixture
+        for mixture, scores in zip(mixtures, log_p, strict=True)
+        if _indistinct(scores, best, split.valid_weight)
     )
 
 
@@ -141,6 +147,7 @@ def choose_design(
     specs: list[MeasureSpec],
     bandwidth: Tensor | None,
     judge: Judge,
+    blur: float,
     generator: Generator,
 ) -> Design:
     """Choose the base measure, and the bandwidth unless it is given, by held-out likelihood.
@@ -156,47 +163,83 @@ def choose_design(
         Candidates; a mixture of size 0 has its size chosen, and one Gaussian is a choice.
     bandwidth : Tensor of shape (d,) or None
     judge : Judge
+    blur : float
+        By how many bandwidths a mixture may be blurred.
     generator : torch.Generator
     """
     splits = make_splits(Z, weight, generator)
-    size = mixture_size(splits[0], generator)
-    scale = _structure_scale(splits[0], size, generator)
-    candidates = [
-        _best_bandwidth(spec, splits, bandwidth, scale, judge, generator)
-        for spec in (replace(spec, n_components=spec.n_components or size) for spec in specs)
-    ]
-    best = max(candidates, key=lambda design: design.log_likelihood)
+    mixture = choose_mixture(splits[0], generator)
+    scale = within_scale(mixture).clamp(min=MIN_SCALE)
+    contest = _Contest(splits, judge, mixture, generator)
+    size = len(mixture.weights)
+    sized = (replace(spec, n_components=spec.n_components or size) for spec in specs)
+    entries = [contest.best(spec, scale, bandwidth) for spec in sized]
+    best = max(entries, key=lambda design: design.log_likelihood)
+    if best.spec.name == "mixture":
+        best = contest.blurred(best, blur, (1.0,) if bandwidth is not None else NEIGHBOURS)
     if bandwidth is not None:
         return best
     shrink = (len(splits[0].train) / len(Z)) ** (1 / (Z.shape[1] + 4))
-    return replace(best, bandwidth=best.bandwidth * shrink)
+    return replace(best, bandwidth=best.bandwidth * shrink, start=contest.start(best.spec))
 
 
-def _best_bandwidth(
-    spec: MeasureSpec,
-    splits: list[Split],
-    bandwidth: Tensor | None,
-    scale: Tensor,
-    judge: Judge,
-    generator: Generator,
-) -> Design:
-    fits = [(spec.fit(s.train, s.train_weight, generator), s) for s in splits]
-    weight = torch.cat([split.valid_weight for split in splits])
+class _Contest:
+    """Designs judged on the same splits, row by row."""
 
-    def scores(h: Tensor) -> Tensor:
-        return torch.cat([judge(measure, h, split) for measure, split in fits])
+    def __init__(
+        self,
+        splits: list[Split],
+        judge: Judge,
+        mixture: GaussianMeasure,
+        generator: Generator,
+    ) -> None:
+        self.splits = splits
+        self.judge = judge
+        self.mixture = mixture
+        self.generator = generator
+        self.weight = torch.cat([split.valid_weight for split in splits])
+        self.fits: dict[MeasureSpec, list[BaseMeasure]] = {}
 
-    if bandwidth is not None:
-        return Design(spec, bandwidth, weighted_mean(scores(bandwidth), weight))
-    factor, value = search_bandwidth(lambda factor: scores(factor * scale), weight)
-    return Design(spec, factor * scale, value)
+    def scores(self, spec: MeasureSpec, h: Tensor) -> Tensor:
+        """Held-out log-densities of a design, one for each validation row."""
+        sharp = replace(spec, blur=0.0)
+        if sharp not in self.fits:
+            self.fits[sharp] = [
+                sharp.fit(s.train, s.train_weight, h, self.generator, self.mixture)
+                for s in self.splits
+            ]
+        pairs = zip(self.fits[sharp], self.splits, strict=True)
+        return torch.cat(
+            [self.judge(blur_measure(m, spec.blur * h), h, split) for m, split in pairs]
+        )
 
+    def start(self, spec: MeasureSpec) -> BaseMeasure:
+        """The measure that a specification was judged by, before any blur."""
+        return self.fits[replace(spec, blur=0.0)][0]
 
-def _structure_scale(split: Split, size: int, generator: Generator) -> Tensor:
-    if size == 1:
-        return split.train.std(0).clamp(min=MIN_SCALE)
-    measure = fit_mixture(split.train, split.train_weight, size, generator, rows=20_000)
-    return within_scale(measure).clamp(min=MIN_SCALE)
+    def best(self, spec: MeasureSpec, scale: Tensor, bandwidth: Tensor | None) -> Design:
+        """Design of a base measure at its best bandwidth, or at the given one."""
+        if bandwidth is not None:
+            return Design(spec, bandwidth, self._mean(self.scores(spec, bandwidth)))
+        factor, value = search_bandwidth(lambda f: self.scores(spec, f * scale), self.weight)
+        return Design(spec, factor * scale, value)
+
+    def blurred(self, sharp: Design, width: float, factors: tuple[float, ...]) -> Design:
+        """The same with a blurred mixture, unless the held-out rows can tell that it is worse.
+
+        A mixture may have bumps that are finer than the features, which then cannot take them
+        back; blurred by the features' own bandwidth it leaves no mark on the density.
+        """
+        spec = replace(sharp.spec, blur=width)
+        entries = {f: self.scores(spec, f * sharp.bandwidth) for f in factors}
+        factor = max(entries, key=lambda f: self._mean(entries[f]))
+        reference = self.scores(sharp.spec, sharp.bandwidth)
+        if not _indistinct(entries[factor], reference, self.weight):
+            return sharp
+        return Design(spec, factor * sharp.bandwidth, self._mean(entries[factor]))
+
+    def _mean(self, scores: Tensor) -> float:
+        return weighted_mean(scores, self.weight)
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> float:

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.estimators.bandwidth import scott, silverman
-from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.data_measure import MeasureSpec, effective_count, measure_ends
 from qaffde.estimators.design import Design, Split, choose_design
 from qaffde.estimators.kernel_rule import held_out_kde
@@ -24,6 +24,7 @@ from qaffde.estimators.parameters import (
 )
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.scaling import standardize
+from qaffde.estimators.spectrum import SpectrumMixin
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -56,7 +57,7 @@ START: dict[str, Callable[[int], str]] = {
 """Kind of frequencies by the number of columns."""
 
 
-class QAFFDE(DensityEstimator):
+class QAFFDE(SpectrumMixin, BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
     Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
@@ -237,7 +238,8 @@ class QAFFDE(DensityEstimator):
             with torch.no_grad():
                 return density.log_prob(split.valid)
 
-        return choose_design(Z, weight, specs, h, judge, generator)
+        blur = SPECTRUM_WIDENING[self.measurement]
+        return choose_design(Z, weight, specs, h, judge, blur, generator)
 
     def _specs(self, ends: Tensor | None, n: int, d: int) -> list[MeasureSpec]:
         """Base measures to compare.
@@ -272,7 +274,7 @@ class QAFFDE(DensityEstimator):
     ) -> BaseMeasure:
         if design.spec.kind == "kernel":
             return KernelMeasure(design.bandwidth)
-        return design.spec.fit(Z, weight, generator)
+        return design.spec.fit(Z, weight, design.bandwidth, generator, design.start)
 
     def _features(
         self,

@@ -17,6 +17,7 @@ from qaffde.functional.measures import (
     log_box_density,
     log_gaussian_density,
 )
+from qaffde.functional.spectrum import purity, von_neumann_entropy
 
 __all__ = [
     "FREQUENCIES",
@@ -34,6 +35,8 @@ __all__ = [
     "log_box_density",
     "log_gaussian_density",
     "log_kernel_mass",
+    "purity",
     "resolve_rank",
     "symmetrize_lower",
+    "von_neumann_entropy",
 ]

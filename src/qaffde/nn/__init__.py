@@ -1,12 +1,20 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
-from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
+from qaffde.nn.born import (
+    BornDensity,
+    DefensiveDensity,
+    Density,
+    StandardizedDensity,
+    find_born,
+)
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
+from qaffde.nn.mixtures import BornMixture, expand
 
 __all__ = [
     "BaseMeasure",
     "BornDensity",
+    "BornMixture",
     "BoxMeasure",
     "DefensiveDensity",
     "Density",
@@ -14,4 +22,6 @@ __all__ = [
     "GaussianMeasure",
     "KernelMeasure",
     "StandardizedDensity",
+    "expand",
+    "find_born",
 ]

@@ -87,6 +87,14 @@ class BornDensity(Density):
         self.factor.mul_(torch.exp(-0.5 * self.log_normalizer()))
         return self
 
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:
+        """Eigenvalues of the state LGLᵀ / tr(LGLᵀ), of shape (r,), falling, of sum one."""
+        L = self.factor.double()
+        state = L @ self.measure.gram(self.features).double() @ L.T
+        lam = torch.linalg.eigvalsh((state + state.T) / 2).flip(0).clamp(min=0)
+        return lam / lam.sum()
+
     def extra_repr(self) -> str:
         """Show the rank."""
         return f"rank={self.rank}"
@@ -149,3 +157,12 @@ class StandardizedDensity(Density):
         """Log-density of shape (n,) at x of shape (n, d), Jacobian included."""
         z = (x - self.location) / self.scale
         return self.density.log_prob(z) - self.scale.log().sum()
+
+
+def find_born(density: Density) -> BornDensity:
+    """The Born density inside its wrappers."""
+    while isinstance(density, DefensiveDensity | StandardizedDensity):
+        density = density.density
+    if not isinstance(density, BornDensity):
+        raise TypeError(f"{type(density).__name__} holds no Born density")
+    return density

@@ -1,15 +1,16 @@
 """Probabilities of boxes under one term."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.functional.chebyshev import series_length
-from qaffde.nn.laws import NormalLaw
-from qaffde.nn.sampling import distribution_series, series_between, values_along
-from qaffde.nn.terms import Term, TrigonometricForm
+from qaffde.functional.chebyshev import antiderivative, series_length
+from qaffde.nn.laws import UniformLaw
+from qaffde.nn.sampling import density_series, series_between, values_along
+from qaffde.nn.terms import BLOCK, Term
 
 MAX_CORRELATED_DIMS = 3
 
@@ -27,38 +28,38 @@ def term_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:
         rest = [c for c in range(term.n_dims) if c not in keep]
         term = term.reordered([*keep, *rest]).marginal(len(keep))
         return term_probability(term, lower[keep], upper[keep]) if keep else term.log_mass.exp()
-    ends = _whitened_ends(term, lower, upper)
-    if bool((ends[1] <= ends[0]).any()):
-        return torch.zeros((), dtype=torch.float64)
-    if not isinstance(term.law, NormalLaw):
-        return _uniform_probability(term, *ends)
     if term.n_dims == 1:
-        return term_cdf(term, upper) - term_cdf(term, lower)
-    if bool((term.scale == term.scale.diagonal().diag()).all()):
-        return term.log_coefficient.exp() * _product_probability(term, *ends)
-    return term.log_coefficient.exp() * _nested_probability(term, lower, upper)
+        above, below = term_cdf(term)(torch.cat([upper, lower]))
+        return above - below
+    if not bool((term.scale == term.scale.diagonal().diag()).all()):
+        return term.log_coefficient.exp() * _nested_probability(term, lower, upper)
+    low, high = _whitened_ends(term, lower, upper)
+    if bool((high <= low).any()):
+        return torch.zeros((), dtype=torch.float64)
+    if isinstance(term.law, UniformLaw):
+        return _uniform_probability(term, low, high)
+    return term.log_coefficient.exp() * _product_probability(term, low, high)
 
 
-def term_cdf(term: Term, x: Tensor) -> Tensor:
-    """Integral of a term of one column from −∞ to each `x` of shape (n,)."""
-    u = (x - term.offset[0]) / term.scale[0, 0]
-    q = values_along(term.form, term.law, torch.empty(1, 0, dtype=torch.float64))
-    series = distribution_series(term.form, term.law, q)
-    below = torch.full_like(u, -torch.inf)
-    parts = [
-        series_between(series, term.law, *pair)
-        for pair in zip(below.split(4096), u.split(4096), strict=True)
-    ]
-    return torch.cat(parts) * term.log_coefficient.exp()
+def term_cdf(term: Term) -> Callable[[Tensor], Tensor]:
+    """Integral of a term of one column from −∞ to x, as a function of x of shape (n,)."""
+    nothing = torch.empty(1, 0, dtype=torch.float64)
+    q = values_along(term.form, term.law, nothing)
+    density = density_series(term.form, term.law, q) * term.log_coefficient.exp()
+    series = antiderivative(density)
+
+    def cdf(x: Tensor) -> Tensor:
+        u = (x - term.offset[0]) / term.scale[0, 0]
+        below = u.new_full((1,), -torch.inf)
+        return torch.cat([series_between(series, term.law, below, v) for v in u.split(BLOCK)])
+
+    return cdf
 
 
 def _whitened_ends(term: Term, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """Ends in units of u where C is diagonal, cut to the law's reach."""
-    spread = term.scale.diagonal()
-    ends = ((end - term.offset) / spread for end in (lower, upper))
+    """Ends in units of u, cut to the law's reach, for a diagonal C."""
+    ends = ((end - term.offset) / term.scale.diagonal() for end in (lower, upper))
     low, high = (end.clamp(-term.law.reach, term.law.reach) for end in ends)
-    if not bool((term.scale == spread.diag()).all()):  # no fixed ends: only order matters
-        return lower, upper
     return low, high
 
 
@@ -102,18 +103,20 @@ def _nested_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:
         )
     u, g = torch.empty(1, 0, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     for j in range(d - 1):
-        low, high = (_moving_end(term, end, u).clamp(-law.reach, law.reach) for end in (lower, upper))
+        ends = (_moving_end(term, end, u) for end in (lower, upper))
+        low, high = (end.clamp(-law.reach, law.reach) for end in ends)
         y, step = legendre(_n_outer(term, j), low[:, None], high[:, None])  # (n, m) each
         g = (g[:, None] * step * law.log_density(y[..., None]).exp()).flatten()
         u = torch.cat([u.repeat_interleave(y.shape[1], 0), y.reshape(-1, 1)], 1)
+    blocks = zip(u.split(BLOCK), g.split(BLOCK), strict=True)
+    return torch.stack([(h * _inner(term, v, lower, upper)).sum() for v, h in blocks]).sum()
+
+
+def _inner(term: Term, u: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Integral (n,) over the last coordinate, given the others, of shape (n, d − 1)."""
     low, high = (_moving_end(term, end, u) for end in (lower, upper))
-    inner = torch.cat([_inner(term, *part) for part in zip(*(v.split(4096) for v in (u, low, high)), strict=True)])
-    return (g * inner).sum()
-
-
-def _inner(term: Term, u: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    series = distribution_series(term.form, term.law, values_along(term.form, term.law, u))
-    return series_between(series, term.law, low, high)
+    density = density_series(term.form, term.law, values_along(term.form, term.law, u))
+    return series_between(antiderivative(density), term.law, low, high)
 
 
 def _moving_end(term: Term, end: Tensor, u: Tensor) -> Tensor:

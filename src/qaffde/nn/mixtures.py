@@ -1,6 +1,6 @@
 """Born densities as finite sums of terms, closed under marginals and conditionals."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, singledispatch
 
@@ -90,17 +90,28 @@ class BornMixture(Density):
     def cdf(self, x: Tensor) -> Tensor:
         """Distribution function of shape (n,) at points of shape (n, d)."""
         if self.n_dims == 1:
-            parts = [integrals.term_cdf(term, x[:, 0]) for term in self.terms]
-            return (torch.stack(parts).sum(0) * torch.exp(-self.log_mass)).clamp(0, 1)
+            return self._cdf(x[:, 0])
         below = torch.full_like(x[0], -torch.inf)
         return torch.stack([self.probability(below, row) for row in x])
+
+    def ppf(self, q: Tensor) -> Tensor:
+        """Quantiles of shape (n,) of a density of one column, by bisection of its cdf."""
+        ends = torch.stack([t.support[:, 0] for t in self.terms])
+        reach = torch.stack([t.reach[:, 0] for t in self.terms])
+        lower, upper = (end.expand_as(q) for end in (reach[:, 0].min(), reach[:, 1].max()))
+        for _ in range(64):
+            middle = (lower + upper) / 2
+            below = self._cdf(middle) < q
+            lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
+        x = torch.where(q == 0, ends[:, 0].min(), (lower + upper) / 2)
+        return torch.where(q == 1, ends[:, 1].max(), x)
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Exact draws, of shape (n, d)."""
         return self.sample_given(torch.empty(n, 0, dtype=torch.float64), generator)
 
     def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draws (n, d − t) of the last columns, row by row given the first, `x` of shape (n, t)."""
+        """Draws (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
         share = self.responsibilities(x)
         chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
@@ -110,7 +121,7 @@ class BornMixture(Density):
         return drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
-        """Means (n, d − t) of the last columns, row by row given the first, `x` of shape (n, t)."""
+        """Means (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
         share = self.responsibilities(x)
         means = torch.stack([moments.term_mean(term, x) for term in self.terms], 1)
         return torch.where(share[..., None] > 0, share[..., None] * means, 0.0).sum(1)
@@ -131,6 +142,12 @@ class BornMixture(Density):
         origin = self.mean()
         parts = [moments.term_second_moment(term, origin) for term in self.terms]
         return torch.einsum("k,kst->st", self.weights, torch.stack(parts))
+
+    @cached_property
+    def _cdf(self) -> Callable[[Tensor], Tensor]:
+        parts = [integrals.term_cdf(term) for term in self.terms]
+        scale = torch.exp(-self.log_mass)
+        return lambda x: (torch.stack([part(x) for part in parts]).sum(0) * scale).clamp(0, 1)
 
     def _first(self, columns: Sequence[int]) -> list[int]:
         return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
@@ -158,7 +175,7 @@ def _(density: BornDensity) -> BornMixture:
     features = density.features
     W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
     form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
-    return BornMixture(_born_term(form, *base) for base in bases)
+    return BornMixture(_term(form, *base) for base in bases)
 
 
 @expand.register
@@ -206,11 +223,11 @@ def _(measure: GaussianMeasure) -> list[Base]:
     return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
 
 
-def _born_term(form: TrigonometricForm, log_weight: Tensor, law: Law, m: Tensor, C: Tensor) -> Term:
+def _term(form: TrigonometricForm, log_weight: Tensor, law: Law, m: Tensor, C: Tensor) -> Term:
     moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
     return Term(log_weight, law, m, C, moved)
 
 
 def _constant(d: int) -> TrigonometricForm:
-    one = torch.ones(1, 1, dtype=torch.float64)
-    return TrigonometricForm.squared(torch.zeros(1, d, dtype=torch.float64), torch.zeros(1).double(), one)
+    W, b = torch.zeros(1, d, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    return TrigonometricForm.squared(W, b, torch.ones(1, 1, dtype=torch.float64))

@@ -24,8 +24,8 @@ def term_mean(term: Term, x: Tensor) -> Tensor:
     mass = term.form.integrated(t, term.law).at(theta)
     pairs = PairMoments(term.law, term.form.W[:, t:])
     columns = []
-    for v in range(term.n_dims - t):
-        cross = (pairs.first(v, 1) - pairs.first(v, -1)) / 2  # E[u_v cos w_i·u sin w_j·u]
+    for k in range(term.n_dims - t):
+        cross = (pairs.first(k, 1) - pairs.first(k, -1)) / 2  # E[v_k cos w_i·v sin w_j·v]
         bilinear = term.form.Q.mul(cross).T - term.form.P * cross
         columns.append(2 * ((c @ bilinear) * s).sum(1) / mass)
     v = torch.stack(columns, 1)

@@ -5,6 +5,8 @@ law times a trigonometric polynomial. It is read at Chebyshev nodes, integrated 
 inverted by bisection: the distribution function of a draw is right to about 1e-10.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
@@ -36,10 +38,11 @@ def sample_term(term: Term, x: Tensor, generator: Generator) -> Tensor:
 
 
 def _draw(form: TrigonometricForm, law: Law, q: Tensor, generator: Generator) -> Tensor:
-    series = distribution_series(form, law, q)
+    slope = density_series(form, law, q)
+    series = antiderivative(slope)
     level = torch.rand(len(series), generator=generator, dtype=torch.float64)
     total = series.sum(1)  # every T_k(1) is one
-    return law.reach * invert_increasing(series, level * total)
+    return law.reach * invert_increasing(series, slope, level * total)
 
 
 def nodes_of(form: TrigonometricForm, law: Law, column: int) -> Tensor:
@@ -49,17 +52,26 @@ def nodes_of(form: TrigonometricForm, law: Law, column: int) -> Tensor:
 
 
 def values_along(form: TrigonometricForm, law: Law, u: Tensor) -> Tensor:
-    """q of shape (n, m) at the nodes of the last coordinate, given the others, `u` (n, d − 1)."""
+    """Values (n, m) of q at the nodes of the last coordinate, given the others, (n, d − 1)."""
     nodes = nodes_of(form, law, -1)
     angle = nodes[:, None] * form.W[:, -1]  # (m, D)
     start = form.b + u @ form.W[:, :-1].T  # (n, D)
     step = max(1, ROWS // len(nodes))
-    blocks = [form.at((s[:, None] + angle).flatten(0, 1)) for s in start.split(step)]
-    return torch.cat(blocks).reshape(-1, len(nodes))
+    return torch.cat([_on_grid(form, theta, angle) for theta in start.split(step)])
 
 
-def distribution_series(form: TrigonometricForm, law: Law, q: Tensor) -> Tensor:
-    """Series (n, m + 1), on the law's reach, of the integral of law·q along the last coordinate.
+def _on_grid(form: TrigonometricForm, theta: Tensor, angle: Tensor) -> Tensor:
+    """Values (n, m) of q at all sums of phases (n, D) and (m, D), by the addition theorem."""
+    c, s = theta.cos()[:, None], theta.sin()[:, None]
+    cosines = torch.addcmul(c * angle.cos(), s, angle.sin(), value=-1).flatten(0, 1)
+    if form.factor is not None:
+        return form.of_waves(cosines, cosines).reshape(-1, len(angle))
+    sines = torch.addcmul(s * angle.cos(), c, angle.sin()).flatten(0, 1)
+    return form.of_waves(cosines, sines).reshape(-1, len(angle))
+
+
+def density_series(form: TrigonometricForm, law: Law, q: Tensor) -> Tensor:
+    """Series (n, m), on the law's reach, of law·q along the last coordinate.
 
     Parameters
     ----------
@@ -70,7 +82,7 @@ def distribution_series(form: TrigonometricForm, law: Law, q: Tensor) -> Tensor:
     y = chebyshev_nodes(max(series_length(omega), q.shape[1]))
     fine = coefficients(q) @ chebyshev_basis(y, q.shape[1]).T
     density = fine * law.log_density(law.reach * y[:, None]).exp()
-    return antiderivative(coefficients(density)) * law.reach
+    return coefficients(density) * law.reach
 
 
 def series_between(series: Tensor, law: Law, lower: Tensor, upper: Tensor) -> Tensor:
@@ -80,7 +92,7 @@ def series_between(series: Tensor, law: Law, lower: Tensor, upper: Tensor) -> Te
     return above - below
 
 
-def _reader(form: TrigonometricForm, law: Law, u: Tensor):  # type: ignore[no-untyped-def]
+def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], Tensor]:
     """How to get q at the nodes of the next coordinate, given the coordinates before it.
 
     The first coordinate has one density for all rows. The second is read from a table of q on the

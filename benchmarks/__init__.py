@@ -1,0 +1,1 @@
+"""Side-by-side timings; ``python -m benchmarks`` runs them."""

@@ -1,0 +1,74 @@
+"""Time qaffde beside the bare operations it consists of.
+
+    python -m benchmarks [--repetitions N] [--out FILE]
+
+Prints every comparison and its ratio, and writes one JSON line for each timing.
+"""
+
+import argparse
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.overhead import Sizes, run
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+
+ROWS = ROOT / "benchmarks/results/overhead.jsonl"
+SETTINGS = ("comparison", "n", "n_features", "rank", "base_measure")
+
+
+def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None:
+    """Run the command line; `sizes` are the published ones by default."""
+    options = _parser().parse_args(arguments)
+    print(environment(), flush=True)
+    write_rows(run(replace(sizes or Sizes(), repetitions=options.repetitions)), options.out)
+    rows = read_rows(options.out)
+    print(table(rows), verdict(rows), sep="\n\n")
+
+
+def environment() -> str:
+    """One line on the machine and the libraries."""
+    origin = provenance()
+    versions = ", ".join(f"{name} {version}" for name, version in origin["versions"].items())
+    cores = f"{origin['threads']} threads on {os.cpu_count()} cores"
+    return f"{platform.platform()} {platform.machine()}, {cores}; {versions}"
+
+
+def table(rows: list[Row]) -> str:
+    """All timings in Markdown; each comparison begins with the bare operations."""
+    head = [*SETTINGS, "what", "median s", "ratio", "bound"]
+    return markdown_table(head, [_line(row) for row in rows])
+
+
+def verdict(rows: list[Row]) -> str:
+    """Largest bounded ratio of each comparison beside its bound."""
+    worst: dict[str, Row] = {}
+    for row in rows:
+        if row["bound"] is not None:
+            name = row["comparison"]
+            worst[name] = max(worst.get(name, row), row, key=lambda row: row["ratio"])
+    return "\n".join(
+        f"{name}: {row['ratio']:.2f} times the bare operations at most, "
+        f"{'within' if row['ratio'] <= row['bound'] else 'ABOVE'} the bound of {row['bound']:g}"
+        for name, row in worst.items()
+    )
+
+
+def _line(row: Row) -> list[str]:
+    bound = "" if row["bound"] is None else f"{row['bound']:g}"
+    settings = [str(row.get(name, "")) for name in SETTINGS]
+    return [*settings, row["case"], f"{row['seconds']:.4f}", f"{row['ratio']:.2f}", bound]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repetitions", type=int, default=Sizes.repetitions)
+    parser.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""How well QAFFDE does on the benchmark densities, and that it cheats on none of them."""
+
+import pytest
+
+from qaffde import QAFFDE
+from qaffde.metrics import excess_nll, excess_nll_standard_error, spearman
+from qaffde.targets import PLANAR, get_target
+
+
+def compare(name, model, n_samples, **options):
+    """Log-densities of the truth and of the model on fresh points."""
+    target = get_target(name, **options)
+    fresh = target.sample(5000, random_state=1)
+    model.fit(target.sample(n_samples, random_state=0))
+    return target.log_prob(fresh), model.score_samples(fresh)
+
+
+def assert_oracle_wins(truth, estimate):
+    assert excess_nll(truth, estimate) > -4 * excess_nll_standard_error(truth, estimate)
+
+
+@pytest.mark.parametrize(
+    ("base_measure", "measurement", "features"),
+    [
+        ("box", "square_root", "lattice"),
+        ("box", "direct", "random"),
+        ("gaussian", "square_root", "sobol"),
+        ("gaussian", "direct", "lattice"),
+        ("mixture", "square_root", "orthogonal"),
+    ],
+)
+@pytest.mark.parametrize("name", PLANAR)
+def test_no_model_beats_the_oracle(name, base_measure, measurement, features):
+    model = QAFFDE(
+        64,
+        "scott",
+        features=features,
+        base_measure=base_measure,
+        measurement=measurement,
+        n_base_components=4,
+        random_state=0,
+    )
+    assert_oracle_wins(*compare(name, model, 5000))
+
+
+def test_the_kernel_form_is_no_density_and_the_oracle_shows_it():
+    model = QAFFDE(64, 0.1, base_measure="kernel", random_state=0)
+    assert excess_nll(*compare("star_eight", model, 5000)) < -1
+
+
+@pytest.mark.parametrize("d", [1, 4, 8])
+def test_no_untuned_model_beats_the_oracle_in_other_dimensions(d):
+    model = QAFFDE(100, random_state=0)
+    truth, estimate = compare("random_gmm", model, 3000, n_dims=d, scale=0.2, random_state=0)
+    assert_oracle_wins(truth, estimate)
+    assert excess_nll(truth, estimate) < 0.25 * d
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("arc", 0.975, 0.03), ("star_eight", 0.975, 0.03), ("potential_3", 0.88, 0.08)],
+)
+def test_untuned_quality_on_planar_sets(name, least, most):
+    truth, estimate = compare(name, QAFFDE(200, random_state=0), 4000)
+    assert spearman(truth, estimate) > least
+    assert excess_nll(truth, estimate) < most
+    assert_oracle_wins(truth, estimate)
+
+
+def test_more_rows_are_better():
+    few, many = (
+        excess_nll(*compare("swiss_roll", QAFFDE(200, random_state=0), n)) for n in (300, 5000)
+    )
+    assert many < 0.5 * few

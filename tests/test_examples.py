@@ -1,0 +1,71 @@
+"""The demo and the examples run, in small: they print their tables and draw their pictures."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from qaffde import demo
+
+pytest.importorskip("matplotlib")
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PNG = b"\x89PNG\r\n\x1a\n"
+N_ROWS = "300"
+
+
+def run(main, picture, capsys, *arguments):
+    """First words of the lines that were printed, and the first bytes of the picture."""
+    main(["--n", N_ROWS, "--out", str(picture), *arguments])
+    printed = capsys.readouterr().out
+    assert str(picture) in printed
+    assert picture.read_bytes()[:8] == PNG
+    return [line.split() for line in printed.splitlines() if line]
+
+
+def example(name):
+    path = EXAMPLES / f"{name}.py"
+    if not path.exists():
+        pytest.skip("examples live in the repository, not in the package")
+    return runpy.run_path(str(path))["main"]
+
+
+@pytest.mark.parametrize("target", ["swiss_roll", "potential_2"])
+def test_demo(tmp_path, capsys, target):
+    lines = run(demo.main, tmp_path / "new" / "demo.png", capsys, "--target", target)
+    rows = {" ".join(line[:-6]): line[-6:] for line in lines[-4:-1]}
+    assert list(rows) == ["truth", *demo.METHODS]
+    assert rows["truth"][0] == "-"
+    assert rows["truth"][2:5] == ["1.0000", "0.00000", "0.0000"]
+    for row in rows.values():
+        assert float(row[-1]) == pytest.approx(1, abs=0.02)
+    for name in demo.METHODS:
+        assert 0 < float(rows[name][3])  # MAE
+        assert 0.5 < float(rows[name][2]) < 1  # Spearman
+
+
+def test_demo_without_matplotlib_still_prints_the_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    demo.main(["--n", N_ROWS, "--out", str(tmp_path / "demo.png")])
+    printed = capsys.readouterr().out
+    assert "QAFFDE  " in printed
+    assert "pip install 'qaffde[plot]'" in printed
+    assert not (tmp_path / "demo.png").exists()
+
+
+def test_first_density(tmp_path, capsys):
+    head, *rows, _ = run(example("plot_first_density"), tmp_path / "first.png", capsys)
+    assert head[0] == "target"
+    assert [row[0] for row in rows] == ["star_eight", "swiss_roll", "potential_3"]
+    assert all(0.5 < float(row[4]) < 1 for row in rows)  # Spearman
+
+
+def test_bounded_data(tmp_path, capsys):
+    _, *rows, _ = run(example("plot_bounded_data"), tmp_path / "bounded.png", capsys)
+    outside = {(data, method): float(mass) for data, method, _, mass in rows}
+    assert list(outside) == [
+        (data, method) for data in ("shares", "potential_2") for method in ("QAFFDE", "KDE")
+    ]
+    for data in ("shares", "potential_2"):
+        assert outside[data, "QAFFDE"] < 0.1 * outside[data, "KDE"]
