@@ -63,17 +63,15 @@ def judge(
     truth = target.log_prob(test)
     points, cell = midpoints(padded(target.support))
     density = np.exp(log_density(points)).reshape(GRID_SIDE, GRID_SIDE)
-    return Result(
-        {
-            "fit s": fit_time,
-            "score s": f"{score_seconds:.2f}",
-            "Spearman": f"{spearman(truth, log_p):.4f}",
-            "MAE": f"{mean_absolute_error(truth, log_p):.5f}",
-            "excess NLL": f"{excess_nll(truth, log_p):.4f}",
-            "mass": f"{density.sum() * cell:.4f}",
-        },
-        density,
-    )
+    figures = {
+        "fit s": fit_time,
+        "score s": f"{score_seconds:.2f}",
+        "Spearman": f"{spearman(truth, log_p):.4f}",
+        "MAE": f"{mean_absolute_error(truth, log_p):.5f}",
+        "excess NLL": f"{excess_nll(truth, log_p):.4f}",
+        "mass": f"{density.sum() * cell:.4f}",
+    }
+    return Result(figures, density)
 
 
 def table(results: dict[str, Result]) -> str:
@@ -104,17 +102,11 @@ def draw(results: dict[str, Result], target: Target, X: Array, path: Path) -> No
 
     colours = colormaps["viridis"]
     scale = PowerNorm(0.5, vmin=0, vmax=results["truth"].density.max())  # faint parts show, too
+    style = {"origin": "lower", "interpolation": "bilinear", "cmap": colours, "norm": scale}
     figure = Figure(figsize=(3 * (len(results) + 1), 3.8), layout="compressed")
     axes = figure.subplots(1, len(results) + 1, sharex=True, sharey=True)
     for ax, (name, result) in zip([axes[0], *axes[2:]], results.items(), strict=True):
-        image = ax.imshow(
-            result.density,
-            extent=padded(target.support).ravel(),
-            origin="lower",
-            interpolation="bilinear",
-            cmap=colours,
-            norm=scale,
-        )
+        image = ax.imshow(result.density, extent=padded(target.support).ravel(), **style)
         scores = "Spearman {Spearman}, excess {excess NLL}".format(**result.figures)
         _caption(ax, name, target.name if name == "truth" else scores)
     axes[1].scatter(*X[:SHOWN_ROWS].T, s=1.5, lw=0, color="white", alpha=0.7)

@@ -45,7 +45,7 @@ ROWS = {
     "huge values": (fit(1e307 * X), "variance overflows; divide the columns first"),
     "constant column": (
         fit(np.c_[X[:, 0], ONES]),
-        "constant column: 1.*drop it, or pass bandwidth as a number",
+        "constant column: 1.*drop it, or smooth it with .*bandwidth as a number",
     ),
     "constant column of a frame": (
         fit(FRAME.assign(weight=3.0)),
@@ -54,7 +54,8 @@ ROWS = {
     "constant columns": (fit(np.ones((100, 2)), bandwidth="scott"), r"constant column: 0, 1\."),
     "repeated column": (
         fit(X[:, [0, 0]]),
-        "columns 0 and 1 are copies of each other.*drop one, or pass bandwidth as a number",
+        "columns 0 and 1 are copies of each other.*drop one, or smooth them with .*bandwidth as a "
+        "number",
     ),
     "repeated column of a frame": (
         fit(FRAME.assign(weight=2.2 * FRAME.height + 7)),

@@ -330,13 +330,10 @@ def test_a_binary_column(share):
     assert np.isfinite(model.score_samples([[0.0, 0.0], [0.0, 0.5], [0.0, 1.0]])).all()
 
 
-@pytest.mark.parametrize(
-    ("column", "base_measure"),
-    [("constant", "auto"), ("constant", "box"), ("constant", "gaussian"), ("copy", "auto")],
-)
-def test_a_bandwidth_smooths_what_the_messages_say_it_smooths(column, base_measure):
+@pytest.mark.parametrize("column", ["constant", "copy"])
+def test_a_bandwidth_smooths_what_the_messages_say_it_smooths(column):
     rows = np.c_[X[:, 0], np.ones(500) if column == "constant" else X[:, 0]]
-    model = QAFFDE(**FIXED | {"base_measure": base_measure}).fit(rows)
+    model = QAFFDE(**FIXED | {"base_measure": "kernel"}).fit(rows)
     assert model.score_samples(rows).max() < 2  # not a spike: the exact KDE stays below −1.6
 
 

@@ -129,6 +129,11 @@ def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
     return torch.searchsorted(cumulative, ticks.to(weight)).clamp(max=len(weight) - 1)
 
 
+def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
+    """Number of different rows among the first `rows`."""
+    return len(Z[:rows].unique(dim=0))
+
+
 def effective_count(weight: Tensor) -> float:
     """Kish's effective sample size (Σw)²/Σw²."""
     return float(weight.sum() ** 2 / weight.square().sum())

@@ -62,18 +62,34 @@ Judge = Callable[[BaseMeasure, Tensor, Split], Tensor]
 
 
 def make_splits(Z: Tensor, weight: Tensor, generator: Generator) -> list[Split]:
-    """One hold-out split of at most 40 000 rows, or four folds where rows are few."""
-    rows = torch.randperm(len(Z), generator=generator)[: SELECTION_ROWS + VALIDATION_ROWS]
-    if len(Z) >= SMALL:
-        n_valid = min(len(rows) // 5, VALIDATION_ROWS)
-        folds = [rows[:n_valid]]
+    """One hold-out split of at most 40 000 rows, or four folds where rows are few.
+
+    Copies of a row become one row of their weight: on both sides of a split they would praise
+    whatever memorises them.
+    """
+    sample = torch.randperm(len(Z), generator=generator)[: SELECTION_ROWS + VALIDATION_ROWS]
+    rows, row_weight = _distinct(Z[sample], weight[sample], generator)
+    order = torch.arange(len(rows))
+    if len(rows) >= SMALL:
+        folds = [order[: min(len(rows) // 5, VALIDATION_ROWS)]]
     else:
-        folds = [fold for fold in rows.tensor_split(4) if len(fold)]
-    return [_split(Z, weight, rows, fold) for fold in folds]
+        folds = list(order.tensor_split(4))
+    return [_split(rows, row_weight, fold) for fold in folds]
 
 
-def _split(Z: Tensor, weight: Tensor, rows: Tensor, fold: Tensor) -> Split:
-    train = rows[~torch.isin(rows, fold)]
+def _distinct(Z: Tensor, weight: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Different rows in random order, with the sums of their weights."""
+    rows, copy_of = Z.unique(dim=0, return_inverse=True)
+    if len(rows) == len(Z):
+        return Z, weight
+    total = weight.new_zeros(len(rows)).index_add_(0, copy_of, weight)
+    order = torch.randperm(len(rows), generator=generator)
+    return rows[order], total[order]
+
+
+def _split(Z: Tensor, weight: Tensor, fold: Tensor) -> Split:
+    train = torch.ones(len(Z), dtype=torch.bool)
+    train[fold] = False
     return Split(Z[train], weight[train], Z[fold], weight[fold])
 
 
@@ -160,7 +176,8 @@ def choose_design(
     ----------
     Z, weight : Tensors of shapes (n, d), (n,)
     specs : list of MeasureSpec
-        Candidates; a mixture of size 0 has its size chosen, and one Gaussian is a choice.
+        Candidates, the plainest first; a mixture of size 0 has its size chosen, and one Gaussian
+        is a choice.
     bandwidth : Tensor of shape (d,) or None
     judge : Judge
     blur : float
@@ -174,12 +191,13 @@ def choose_design(
     size = len(mixture.weights)
     sized = (replace(spec, n_components=spec.n_components or size) for spec in specs)
     entries = [contest.best(spec, scale, bandwidth) for spec in sized]
-    best = max(entries, key=lambda design: design.log_likelihood)
+    best = contest.first_of_the_best(entries)
     if best.spec.name == "mixture":
         best = contest.blurred(best, blur, (1.0,) if bandwidth is not None else NEIGHBOURS)
     if bandwidth is not None:
         return best
-    shrink = (len(splits[0].train) / len(Z)) ** (1 / (Z.shape[1] + 4))
+    share = float(splits[0].train_weight.sum() / weight.sum())
+    shrink = share ** (1 / (Z.shape[1] + 4))
     return replace(best, bandwidth=best.bandwidth * shrink, start=contest.start(best.spec))
 
 
@@ -223,6 +241,17 @@ class _Contest:
             return Design(spec, bandwidth, self._mean(self.scores(spec, bandwidth)))
         factor, value = search_bandwidth(lambda f: self.scores(spec, f * scale), self.weight)
         return Design(spec, factor * scale, value)
+
+    def first_of_the_best(self, entries: list[Design]) -> Design:
+        """First design that the held-out rows cannot tell from the best: the plainer ones lead."""
+        best = max(entries, key=lambda design: design.log_likelihood)
+        reference = self.scores(best.spec, best.bandwidth)
+        return next(
+            entry
+            for entry in entries
+            if entry is best
+            or _indistinct(self.scores(entry.spec, entry.bandwidth), reference, self.weight)
+        )
 
     def blurred(self, sharp: Design, width: float, factors: tuple[float, ...]) -> Design:
         """The same with a blurred mixture, unless the held-out rows can tell that it is worse.

@@ -10,7 +10,12 @@ from torch import Generator, Tensor
 from qaffde import functional as QF
 from qaffde.estimators.bandwidth import scott, silverman
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.data_measure import MeasureSpec, effective_count, measure_ends
+from qaffde.estimators.data_measure import (
+    MeasureSpec,
+    effective_count,
+    measure_ends,
+    n_distinct,
+)
 from qaffde.estimators.design import Design, Split, choose_design
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.parameters import (
@@ -175,7 +180,8 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         generator = generator_from(self.random_state)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
         ends = check_bounds(self.bounds, rows)
-        Z, location, scale = standardize(self, rows, weight, numbers)
+        smoothing = numbers if self.base_measure == "kernel" else None
+        Z, location, scale = standardize(self, rows, weight, smoothing)
 
         design = self._design(
             Z,
@@ -187,7 +193,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         measure = self._measure(design, Z, weight, generator)
         features = self._features(Z, design.bandwidth, measure, generator)
         rho = density_matrix(features, row_batches(Z, weight))
-        born = self._read(features, rho, measure)
+        born = self._read(features, rho / weight.sum(), measure)
 
         self.density_ = _in_data_units(
             self._defended(born, effective_count(weight)), location, scale
@@ -225,7 +231,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
     ) -> Design:
         """Bandwidth and base measure: given, by a rule, or by held-out likelihood."""
         h = numbers if numbers is not None else self._rule(Z, weight, generator)
-        specs = self._specs(ends, *Z.shape)
+        specs = self._specs(ends, n_distinct(Z), Z.shape[1])
         if h is not None and len(specs) == 1 and specs[0].n_components > 0:
             return Design(specs[0], h)
 
@@ -247,7 +253,8 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         A mixture of one component is the Gaussian. A box is no candidate in many dimensions,
         where it is nearly all empty.
         """
-        size = 0 if self.n_base_components == "auto" else int(self.n_base_components)
+        chosen = 1 if n < FEW_ROWS else 0
+        size = chosen if self.n_base_components == "auto" else int(self.n_base_components)
         box, mixture = MeasureSpec("box", bounds=ends), MeasureSpec("mixture", size)
         if self.base_measure != "auto":
             named = {"box": box, "mixture": mixture}
@@ -263,7 +270,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         n, d = effective_count(weight), Z.shape[1]
         if self.bandwidth == "scott":
             return torch.full((d,), scott(n, d), dtype=Z.dtype)
-        if self.bandwidth == "silverman" or n < FEW_ROWS:
+        if self.bandwidth == "silverman" or n_distinct(Z) < FEW_ROWS:
             return torch.full((d,), silverman(n, d), dtype=Z.dtype)
         if self.base_measure == "kernel":  # no likelihood of its own: the exact estimate's
             return torch.full((d,), held_out_kde(Z, weight, generator), dtype=Z.dtype)

@@ -17,7 +17,7 @@ def standardize(
         Whose ``feature_names_in_`` name columns in messages.
     X, weight : Tensors of shapes (n, d), (n,)
     bandwidth : Tensor of shape (d,), optional
-        Where given, it is the scale of a constant column, which otherwise has none.
+        Scale of a constant column, where the kernel alone makes it a density.
 
     Returns
     -------
@@ -44,8 +44,8 @@ def standardize(
 def _complain_constant(estimator: BaseEstimator, constant: Tensor) -> None:
     names = ", ".join(_name(estimator, int(i)) for i in constant.nonzero()[:, 0])
     raise ValueError(
-        f"constant column: {names}. A constant has no density; drop it, or pass bandwidth as a "
-        "number to smooth it"
+        f"constant column: {names}. A constant has no density; drop it, or smooth it "
+        "with base_measure='kernel' and bandwidth as a number"
     )
 
 
@@ -56,8 +56,8 @@ def _complain_copies(estimator: BaseEstimator, Z: Tensor, share: Tensor) -> None
         i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
         raise ValueError(
             f"columns {_name(estimator, int(i))} and {_name(estimator, int(j))} are copies of "
-            "each other up to units: their joint density does not exist; drop one, or pass "
-            "bandwidth as a number to smooth them"
+            "each other up to units: their joint density does not exist; drop one, or smooth them "
+            "with base_measure='kernel' and bandwidth as a number"
         )
 
 
