@@ -322,6 +322,14 @@ def test_a_spike_among_continuous_rows():
     assert log_p[0] > log_p[1:3].max() > log_p[3]
 
 
+def test_order_of_rows_does_not_decide_how_they_are_modelled():
+    rng = np.random.default_rng(0)
+    modes = rng.normal(size=(20_000, 1), scale=0.3) + rng.choice([-3, 3], size=(20_000, 1))
+    rows = np.concatenate([np.zeros((10_000, 1)), modes])
+    first, second = (QAFFDE(100, random_state=0).fit(r) for r in (rows, rng.permutation(rows)))
+    assert first.score(modes) == pytest.approx(second.score(modes), abs=0.05)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.002])
 def test_a_binary_column(share):
     indicator = np.arange(500) < share * 500

@@ -135,8 +135,9 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 
 
 def effective_count(weight: Tensor) -> float:
-    """Kish's effective sample size (Σw)²/Σw²."""
-    return float(weight.sum() ** 2 / weight.square().sum())
+    """Kish's effective sample size (Σw)²/Σw², whatever the unit of the weights."""
+    share = weight / weight.max()
+    return float(share.sum() ** 2 / share.square().sum())
 
 
 def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:

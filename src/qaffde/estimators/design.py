@@ -21,6 +21,7 @@ VALIDATION_ROWS = 10_000
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 MAX_DOUBLINGS = 6
 SMALL = 1000
+MANY_ROWS = 5000
 MIN_SCALE = 1e-3
 NEIGHBOURS = (2**-0.5, 1.0, 2**0.5)
 
@@ -118,8 +119,9 @@ def search_bandwidth(
 ) -> tuple[float, float]:
     """Maximise the mean score of a positive factor: doublings to a bracket, then half steps.
 
-    Of two neighbours that the scored rows cannot tell apart, the smaller factor is taken: to
-    smooth less costs a little variance, which ranks survive better than bias.
+    Of two neighbours that many scored rows cannot tell apart, the smaller factor is taken: to
+    smooth less costs a little variance, which ranks survive better than bias. Few rows can tell
+    nothing apart, and the best is taken.
 
     Parameters
     ----------
@@ -144,9 +146,10 @@ def search_bandwidth(
     while abs(best) < MAX_DOUBLINGS and mean_at(best + direction) > mean_at(best):
         best += direction
     best = max((best - 0.5, best, best + 0.5), key=mean_at)
-    mean_at(best - 0.5)
-    if _indistinct(scores[best - 0.5], scores[best], weight):
-        best -= 0.5
+    if effective_count(weight) >= MANY_ROWS:
+        mean_at(best - 0.5)
+        if _indistinct(scores[best - 0.5], scores[best], weight):
+            best -= 0.5
     return start * 2.0**best, mean_at(best)
 
 

@@ -21,7 +21,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 def check_count(name: str, value: object, *, auto: bool = False, minimum: int = 1) -> None:
     """Reject anything but a whole number of at least `minimum` (or "auto")."""
-    if auto and value == "auto":
+    if auto and _is_auto(value):
         return
     if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
         also = ' or "auto"' if auto else ""
@@ -30,7 +30,7 @@ def check_count(name: str, value: object, *, auto: bool = False, minimum: int = 
 
 def check_rank(value: object) -> None:
     """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
-    if value == "auto" or (_is_number(value, Integral) and value >= 1):  # type: ignore[operator]
+    if _is_auto(value) or (_is_number(value, Integral) and value >= 1):  # type: ignore[operator]
         return
     if isinstance(value, float) and 0 < value <= 1:
         return
@@ -40,12 +40,24 @@ def check_rank(value: object) -> None:
     )
 
 
-def check_share(name: str, value: object, *, auto: bool = False) -> None:
-    """Reject anything but a number strictly between 0 and 1, or 1 itself (or "auto")."""
-    if auto and value == "auto":
+def check_share(name: str, value: object, *, auto: bool = False, whole: bool = False) -> None:
+    """Reject anything but a number strictly between 0 and 1 (or 1 if `whole`, or "auto")."""
+    if auto and _is_auto(value):
         return
-    if not _is_number(value, Real) or not 0 < value <= 1:  # type: ignore[operator]
-        raise ValueError(f"{name}={value!r} must be a number in (0, 1]")
+    if _is_number(value, Real) and (0 < value < 1 or (whole and value == 1)):  # type: ignore[operator]
+        return
+    interval = "(0, 1]" if whole else "(0, 1)"
+    also = ' or "auto"' if auto else ""
+    raise ValueError(f"{name}={value!r} must be a number in {interval}{also}")
+
+
+def check_mixture(n_components: object, n: int) -> None:
+    """Reject more Gaussians than rows can hold."""
+    if isinstance(n_components, int) and n_components > n // 2:
+        raise ValueError(
+            f"n_base_components={n_components} is too many for {n} rows; take at most {n // 2}, "
+            'or "auto"'
+        )
 
 
 def check_lattice(features: str, n_dims: int) -> None:
@@ -114,6 +126,10 @@ def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
             f"{X[row].tolist()}; widen bounds or drop them"
         )
     return torch.stack([lower, upper])
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _is_number(value: object, kind: type) -> bool:

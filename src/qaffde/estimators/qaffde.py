@@ -24,6 +24,7 @@ from qaffde.estimators.parameters import (
     check_choice,
     check_count,
     check_lattice,
+    check_mixture,
     check_rank,
     check_share,
 )
@@ -177,6 +178,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         self._check_parameters()
         rows, weight = self._validated(X, sample_weight)
         check_lattice(self.features, rows.shape[1])
+        check_mixture(self.n_base_components, len(rows))
         generator = generator_from(self.random_state)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
         ends = check_bounds(self.bounds, rows)
@@ -212,7 +214,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         check_choice("features", self.features, ("auto", *QF.FREQUENCIES, "adaptive"))
         check_choice("base_measure", self.base_measure, BASE_MEASURES)
         check_choice("measurement", self.measurement, READINGS)
-        check_share("min_trace", self.min_trace)
+        check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance)
         if self.bounds is not None and self.base_measure not in ("auto", "box"):
