@@ -67,12 +67,13 @@ def fit_box(Z: Tensor, bounds: Tensor | None = None) -> BoxMeasure:
 
 
 def fit_gaussian(Z: Tensor, weight: Tensor) -> GaussianMeasure:
-    """Gaussian with the rows' mean and covariance, shrunk to its diagonal by d/(n + d)."""
+    """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few."""
     share = weight / weight.sum()
     n, d = effective_count(weight), Z.shape[1]
     mean = share @ Z
     covariance = (Z - mean).T @ ((Z - mean) * share[:, None])
-    shrunk = torch.lerp(covariance, covariance.diagonal().diag(), d / (n + d))
+    shrinkage = d / (n + d) if n < 10 * d else 0.0
+    shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
     return GaussianMeasure(torch.ones(1, dtype=Z.dtype), mean[None], shrunk[None])
 
 
@@ -130,8 +131,8 @@ def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
 
 
 def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
-    """Number of different rows among the first `rows`."""
-    return len(Z[:rows].unique(dim=0))
+    """Number of different rows among about `rows` of them, evenly spread."""
+    return len(Z[:: -(-len(Z) // rows)].unique(dim=0))
 
 
 def effective_count(weight: Tensor) -> float:

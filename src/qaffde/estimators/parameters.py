@@ -32,7 +32,7 @@ def check_rank(value: object) -> None:
     """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
     if _is_auto(value) or (_is_number(value, Integral) and value >= 1):  # type: ignore[operator]
         return
-    if isinstance(value, float) and 0 < value <= 1:
+    if _is_number(value, Real) and 0 < value <= 1:  # type: ignore[operator]
         return
     raise ValueError(
         f"rank={value!r} must be a whole number of at least 1, a share of the features in (0, 1], "
@@ -84,7 +84,12 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
         h = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         h = np.array(math.nan)
-    if h.ndim > 1 or h.size not in (1, n_dims) or not (np.isfinite(h) & (h > 0)).all():
+    if (
+        isinstance(value, bool)
+        or h.ndim > 1
+        or h.size not in (1, n_dims)
+        or not (np.isfinite(h) & (h > 0)).all()
+    ):
         raise ValueError(
             f"bandwidth={value!r} must be one of {', '.join(rules)}, a positive number, "
             f"or one positive number for each of the {n_dims} columns"
@@ -107,7 +112,7 @@ def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     d = X.shape[1]
     try:
         ends = np.asarray(bounds, dtype=np.float64)  # None becomes NaN
-        ends = np.broadcast_to(ends, (d, 2))
+        ends = np.broadcast_to(ends.reshape(-1, 2), (d, 2))
     except (TypeError, ValueError):
         raise ValueError(
             f"bounds={bounds!r} must be a pair (lower, upper) or one pair for each of the {d} "

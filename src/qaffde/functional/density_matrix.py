@@ -4,6 +4,7 @@ r"""The density matrix of the data and its spectrum (paper, Algorithm 2).
 """
 
 import math
+from numbers import Integral
 
 import torch
 from scipy.linalg import blas
@@ -74,6 +75,6 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     if isinstance(rank, str):
         share = lam.cumsum(0) / lam.sum()
         return min(int((share < min_trace).sum()) + 1, len(lam))
-    if isinstance(rank, float):
-        return max(1, math.ceil(rank * len(lam)))
-    return min(rank, len(lam))
+    if isinstance(rank, Integral):
+        return min(int(rank), len(lam))
+    return max(1, math.ceil(round(rank * len(lam), 6)))

@@ -70,8 +70,9 @@ def orthogonal_frequencies(
 ) -> Frequencies:
     """Orthogonal random features (Yu et al., 2016), paired.
 
-    Blocks of d orthogonal directions with independent χ_d lengths: the frequencies have the same
-    law as Gaussian ones, but within a block they do not repeat each other.
+    Blocks of d orthogonal directions with independent χ_d lengths: up to sign, which a cosine
+    and sine pair does not see, each frequency has the law of a Gaussian one, but within a block
+    they do not repeat each other.
     """
     n, d = _n_pairs(n_features), len(h)
     blocks = torch.randn(-(-n // d), d, d, generator=generator, dtype=h.dtype)
@@ -155,7 +156,8 @@ def _half_lattice(n: int, weight: Tensor) -> Tensor:
     d = len(weight)
     volume = math.pi ** (d / 2) / math.gamma(d / 2 + 1)
     radius = (2 * n / volume * weight.prod().item()) ** (1 / d) + weight.norm().item()
-    axes = [torch.arange(-(m := int(radius / w) + 1), m + 1) for w in weight.tolist()]
+    reach = [min(int(radius / w) + 1, n) for w in weight.tolist()]  # n of them fill any axis
+    axes = [torch.arange(-m, m + 1) for m in reach]
     K = torch.cartesian_prod(*axes).reshape(-1, d)
     K = K[len(K) // 2 + 1 :].to(weight)  # lexicographically after the origin: one of each pair
     return K[torch.argsort((K * weight).square().sum(1), stable=True)[:n]]

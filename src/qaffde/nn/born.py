@@ -11,9 +11,6 @@ from qaffde import functional as QF
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure
 
-FARTHEST = 1e100
-"""Standard deviations beyond which one row is as impossible as another; cosines of ∞ are NaN."""
-
 
 class Density(nn.Module, ABC):
     """A module with a log-density; calling it is the same as ``log_prob``."""
@@ -158,7 +155,8 @@ class StandardizedDensity(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,) at x of shape (n, d), Jacobian included."""
-        z = ((x - self.location) / self.scale).clamp(-FARTHEST, FARTHEST)
+        far = torch.finfo(x.dtype).max ** 0.25  # all beyond is as impossible; cos ∞ is NaN
+        z = ((x - self.location) / self.scale).clamp(-far, far)
         return self.density.log_prob(z) - self.scale.log().sum()
 
 
