@@ -54,9 +54,9 @@ def measure(name: str, seed: int, n_train: int, n_test: int) -> Row:
     target, train_seed, test_seed = get_target(name), 2 * seed, 2 * seed + 1
     train = target.sample(n_train, random_state=train_seed)
     model = QAFFDE(n_features=N_FEATURES, random_state=seed)
-    _, fit_seconds = _timed(lambda: model.fit(train))
+    _, fit_seconds = timed(lambda: model.fit(train))
     test = target.sample(n_test, random_state=test_seed)
-    log_p, score_seconds = _timed(lambda: model.score_samples(test))
+    log_p, score_seconds = timed(lambda: model.score_samples(test))
     return {
         "set": name,
         "seed": seed,
@@ -131,7 +131,8 @@ def _key(row: Row) -> tuple[str, int, int, int]:
     return row["set"], row["seed"], row["n_train"], row["n_test"]
 
 
-def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """What a call returns, and its seconds."""
     start = time.perf_counter()
     result = call()
     return result, time.perf_counter() - start
@@ -162,10 +163,10 @@ def _line(name: str, rows: list[Row], figures: dict[str, Any]) -> list[str]:
     paper_error = figures["paper"]["mean_absolute_error"][name]
     return [
         name,
-        _bold(f"{rho:.4f}", reached=rho >= target and rho > paper),
+        bold(f"{rho:.4f}", reached=rho >= target and rho > paper),
         f"{target:.4f}",
         f"{paper:.4f}",
-        _bold(f"{error:.5f}", reached=error < paper_error),
+        bold(f"{error:.5f}", reached=error < paper_error),
         f"{paper_error:.4f}",
         f"{_mean(rows, 'excess_nll'):.4f}",
         ", ".join(sorted({row["resolved"]["base_measure"] for row in rows})),
@@ -177,7 +178,8 @@ def _mean(rows: list[Row], metric: str) -> float:
     return mean(row["metrics"][metric] for row in rows)
 
 
-def _bold(text: str, *, reached: bool) -> str:
+def bold(text: str, *, reached: bool) -> str:
+    """Text in bold where a figure is reached."""
     return f"**{text}**" if reached else text
 
 
@@ -215,11 +217,12 @@ def _run_line(row: Row) -> list[str]:
         ", ".join(f"{h:.3g}" for h in resolved["bandwidth"]),
         str(resolved["n_fourier_features"]),
         str(resolved["rank"]),
-        _short(row["revision"]),
+        short_revision(row["revision"]),
     ]
 
 
-def _short(revision: str | None) -> str:
+def short_revision(revision: str | None) -> str:
+    """First letters of a commit, and whether the library differed from it."""
     commit, *changed = (revision or "unknown").split("-")
     return "-".join([commit[:7], *changed])
 

@@ -1,6 +1,6 @@
 """Density estimation with quantum adaptive Fourier features."""
 
 from qaffde._version import __version__
-from qaffde.estimators import QAFFDE, FourierFeatures
+from qaffde.estimators import QAFFDE, QAFFDESGD, FourierFeatures, QAFFDEOutlierDetector
 
-__all__ = ["QAFFDE", "FourierFeatures", "__version__"]
+__all__ = ["QAFFDE", "QAFFDESGD", "FourierFeatures", "QAFFDEOutlierDetector", "__version__"]

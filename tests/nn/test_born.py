@@ -132,7 +132,7 @@ def load_other(density):
 
 def load_assigned(density):
     state = {name: value.clone() for name, value in density.state_dict().items()}
-    density.load_state_dict(state | {"factor": state["factor"].flip(1)}, assign=True)
+    density.load_state_dict(state | {"state.factor": state["state.factor"].flip(1)}, assign=True)
 
 
 def replace_data(density):
@@ -196,7 +196,7 @@ def test_values_with_and_without_gradients_agree():
 @pytest.mark.parametrize("measure", MEASURES)
 def test_gradcheck_in_points_factor_frequencies_and_phases(measure):
     density = born(MEASURES[measure], "random", d=2, rank=2, n_features=5, learnable=True)
-    names = ("factor", "features.W", "features.b")
+    names = ("state.factor", "features.W", "features.b")
     parameters = dict(density.named_parameters())
     x = torch.rand(3, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 

@@ -71,6 +71,18 @@ def test_cdf_difference_is_the_probability(kind, seed, a, b):
 
 
 @settings(max_examples=8, deadline=None)
+@given(kinds, seeds, st.floats(-2, 2), st.floats(-2, 2), st.floats(0, 3))
+def test_cdf_differences_are_the_probability_in_two_dimensions(kind, seed, a, b, width):
+    density = mixture(kind, seed, d=2)
+    corners = [[a + width, b + width], [a, b + width], [a + width, b], [a, b]]
+    both, left, below, neither = density.cdf(torch.tensor(corners, dtype=torch.float64))
+    low, high = torch.tensor([a, b]).double(), torch.tensor([a + width, b + width]).double()
+    torch.testing.assert_close(
+        density.probability(low, high), both - left - below + neither, rtol=0, atol=1e-7
+    )
+
+
+@settings(max_examples=8, deadline=None)
 @given(kinds, seeds, st.floats(-2, 2))
 def test_probabilities_add_up(kind, seed, cut):
     density = mixture(kind, seed, d=2)
@@ -92,7 +104,9 @@ def test_mass_one(kind, seed):
         torch.stack([t.log_mass for t in density.terms]).logsumexp(0).exp(), one
     )
     infinity = torch.full((1, 1), math.inf, dtype=torch.float64)
-    torch.testing.assert_close(density.marginal([2]).cdf(infinity)[0], one, atol=1e-9, rtol=0)
+    given = torch.full((2,), 0.2, dtype=torch.float64)
+    for derived in (density.marginal([2]), density.condition([2, 0], given)):
+        torch.testing.assert_close(derived.cdf(infinity)[0], one, atol=1e-9, rtol=0)
 
 
 @quick

@@ -7,6 +7,7 @@ import torch
 
 from qaffde.nn import BornDensity, FourierFeatures, KernelMeasure, expand
 from qaffde.nn.born import Density
+from qaffde.nn.mixtures import log_densities
 from tests.calculus_models import (
     KINDS,
     axis,
@@ -36,6 +37,29 @@ def test_sum_of_terms_is_the_module(kind, d):
     torch.testing.assert_close(
         expand(density).log_prob(x), density.log_prob(x), rtol=0, atol=1e-11
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_negligible_terms_change_nothing(kind):
+    """Far components are left out where their bound proves that they do not matter."""
+    density = random_density(kind, 2)
+    x = torch.cat([points(density, 100), 30 * points(density, 100)])
+    terms = expand(density).terms
+    every = torch.stack([t.log_prefactor(t.whiten(x)) + t.form(t.whiten(x)).log() for t in terms])
+    found = log_densities(terms, x)
+    torch.testing.assert_close(found.logsumexp(1), every.logsumexp(0), rtol=0, atol=1e-13)
+    evaluated = found > -math.inf
+    torch.testing.assert_close(found[evaluated], every.T[evaluated])
+    assert not evaluated.all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_points_of_one_column(kind):
+    """More points than nodes are read from a series, and those out of reach are not."""
+    marginal = expand(random_density(kind, 2)).marginal([0])
+    x = torch.linspace(-40, 40, 1500, dtype=torch.float64)[:, None]
+    a_few = torch.cat([marginal.log_prob(rows) for rows in x.split(10)])
+    torch.testing.assert_close(marginal.log_prob(x), a_few, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,12 +1,15 @@
 """Draws against exact distribution functions and moments."""
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
 
-from qaffde.nn import expand
-from qaffde.nn.sampling import sample_term
+from qaffde.nn import BornMixture, expand, sampling
+from qaffde.nn.rejection import draw_by_rejection
+from qaffde.nn.sampling import draw_in_sequence
 from tests.calculus_models import KINDS, random_density
+from tests.two_sample import energy_p_value, neighbour_p_value
 
 N = 4000
 MIN_P = 1e-3
@@ -59,11 +62,81 @@ def test_covariance(kind):
     )
 
 
+WAYS = {"rejection": draw_by_rejection, "sequence": draw_in_sequence}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_ways_draw_the_same_law(kind, way):
+    """Every coordinate of one term, drawn either way, against its exact distribution."""
+    term = expand(random_density(kind, 3, seed=5)).terms[0]
+    u = WAYS[way](term.form, term.law, torch.empty(2000, 0).double(), generator(6))
+    x = term.unwhiten(u[:, :0], u)
+    alone = BornMixture([term])
+    for column in range(3):
+        assert kstest(x[:, column], cdf_of(alone.marginal([column]))).pvalue > MIN_P
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_both_ways_draw_the_same_law_given_a_column(way):
+    term = expand(random_density("gaussian", 3, seed=7)).terms[0]
+    given = term.offset[:1] + 0.3
+    u = term.whiten(given[None])
+    v = WAYS[way](term.form, term.law, u.expand(2000, 1), generator(8))
+    x = term.unwhiten(u.expand(2000, 1), v)
+    conditional = BornMixture([term]).condition([0], given)
+    for column in range(2):
+        assert kstest(x[:, column], cdf_of(conditional.marginal([column]))).pvalue > MIN_P
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_joint_law_against_importance_resampling(kind):
+    """A sampler that knows only the base and the log-density: weigh many, keep some."""
+    density = random_density(kind, 5, seed=9, epsilon=1e-6)
+    found = expand(density).sample(1500, generator(10)).numpy()
+    base = expand(density).terms
+    proposals = torch.cat(
+        [
+            t.unwhiten(torch.empty(60_000, 0).double(), t.law.draw(60_000, 5, generator(k)))
+            for k, t in enumerate(base)
+        ]
+    )
+    log_proposal = torch.stack([t.log_prefactor(t.whiten(proposals)) for t in base])
+    log_proposal -= torch.stack([t.log_coefficient for t in base])[:, None]
+    weight = (density.log_prob(proposals) - log_proposal.logsumexp(0)).softmax(0).numpy()
+    assert 1 / np.square(weight).sum() > 10_000  # effective number of proposals
+    rng = np.random.default_rng(11)
+    other = proposals.numpy()[rng.choice(len(weight), 1500, p=weight, replace=False)]
+    assert neighbour_p_value(found, other) > MIN_P
+    assert energy_p_value(found, other) > MIN_P
+
+
+def test_rare_rows_are_drawn_in_sequence(monkeypatch):
+    """Where few proposals would pass, rejection is not tried; elsewhere it is."""
+    term = expand(random_density("box", 3, seed=1)).terms[0]
+    counts = {"draw_by_rejection": 0, "draw_in_sequence": 0}
+
+    def counted(name):
+        def draw(form, law, u, generator):
+            counts[name] += len(u)
+            return torch.zeros(len(u), 2, dtype=torch.float64)
+
+        return draw
+
+    for name in counts:
+        monkeypatch.setattr(sampling, name, counted(name))
+    x = term.offset[:1].expand(5, 1)
+    usual = term.log_prefactor(term.whiten(x))
+    rare = usual - torch.tensor([0.0, 0.0, 0.0, 30.0, 30.0])
+    sampling.sample_term(term, x, rare, generator())
+    assert counts == {"draw_by_rejection": 3, "draw_in_sequence": 2}
+
+
 def test_table_and_direct_reading_agree():
     term = expand(random_density("mixture", 2, seed=4)).terms[0]
     many = torch.linspace(-1, 1, 500, dtype=torch.float64)[:, None]
-    by_table = sample_term(term, many, generator(5))
-    first = sample_term(term, many[:30], generator(5))
+    by_table = draw_in_sequence(term.form, term.law, many, generator(5))
+    first = draw_in_sequence(term.form, term.law, many[:30], generator(5))
     assert by_table.shape == (500, 1)
     torch.testing.assert_close(by_table[:30], first, rtol=0, atol=1e-8)
 

@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from torch.distributions import AffineTransform
 
 from qaffde import nn
 
@@ -58,9 +59,36 @@ def standardized(dtype, seed=0):
     return nn.StandardizedDensity(defensive(dtype, seed), location, 2 + location)
 
 
+class Stretch(torch.nn.Module):
+    """Learnable map x ↦ shift + scale · x, as a module that returns a transform of whole rows."""
+
+    def __init__(self, dtype, seed):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.tensor([0.1, -0.2 * seed], dtype=dtype))
+        self.scale = torch.nn.Parameter(torch.tensor([1.5, 0.5], dtype=dtype))
+
+    def forward(self):
+        return AffineTransform(self.shift, self.scale, event_dim=1)
+
+
+def behind_a_transform(dtype, seed=0):
+    return nn.TransformedDensity(defensive(dtype, seed), AffineTransform(0.1, 2.0))
+
+
+def behind_a_module(dtype, seed=0):
+    return nn.TransformedDensity(defensive(dtype, seed), Stretch(dtype, seed))
+
+
+def state(dtype, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return nn.DensityMatrix(torch.randn(3, 2, generator=generator, dtype=dtype))
+
+
 DENSITIES = {f"born on {name}": born(measure) for name, measure in MEASURES.items()}
 DENSITIES |= {"defensive": defensive, "standardized": standardized}
-MODULES = {"features": features, **MEASURES, **DENSITIES}
+DENSITIES |= {"behind a transform": behind_a_transform, "behind a module": behind_a_module}
+LAYERS = {"features": features, "state": state, **DENSITIES}
+MODULES = {**MEASURES, **LAYERS}
 
 
 def points(dtype, *batch):
@@ -90,7 +118,7 @@ def test_cast_module_computes_in_its_new_dtype(name):
 
 
 @pytest.mark.parametrize("batch", [(1,), (0,), (4, 3), (2, 1, 3)])
-@pytest.mark.parametrize("name", ["features", *DENSITIES])
+@pytest.mark.parametrize("name", LAYERS)
 def test_batch_shapes(name, batch):
     module, x = MODULES[name](torch.float64), points(torch.float64, *batch)
     value, flat = module(x), module(x.reshape(-1, 2))
@@ -98,13 +126,13 @@ def test_batch_shapes(name, batch):
     assert torch.allclose(value.reshape(flat.shape), flat)
 
 
-@pytest.mark.parametrize("name", ["features", *DENSITIES])
+@pytest.mark.parametrize("name", LAYERS)
 def test_gradients_reach_the_points_and_every_parameter(name):
     module = MODULES[name](torch.float64)
     x = points(torch.float64, 5).requires_grad_()
     module(x).sum().backward()
     gradients = [x.grad, *(parameter.grad for parameter in module.parameters())]
-    assert len(gradients) > 2
+    assert len(gradients) > 1
     assert all(g is not None and g.isfinite().all() and g.abs().max() > 0 for g in gradients)
 
 
@@ -145,8 +173,8 @@ def test_representation_names_every_part(name):
     module = MODULES[name](torch.float64)
     text = repr(module)
     assert all(type(part).__name__ in text for part in module.modules())
-    assert ("rank=3" in text) == (name in DENSITIES)
-    assert ("n_dims=2, n_features=12, learnable=True" in text) == ("features" in text)
+    assert ("rank=3" in text) == ("DensityMatrix" in text)
+    assert ("n_dims=2, n_features=12, learnable=True" in text) == ("FourierFeatures" in text)
 
 
 @pytest.mark.parametrize("learnable", [True, False])

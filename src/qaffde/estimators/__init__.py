@@ -2,6 +2,15 @@
 
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.qaffde_sgd import QAFFDESGD
 
-__all__ = ["QAFFDE", "BornEstimator", "DerivedDensity", "FourierFeatures"]
+__all__ = [
+    "QAFFDE",
+    "QAFFDESGD",
+    "BornEstimator",
+    "DerivedDensity",
+    "FourierFeatures",
+    "QAFFDEOutlierDetector",
+]

@@ -60,13 +60,26 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         return float(self.score_samples(X).mean())
 
-    def _validated(self, X: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Tensor, Tensor]:
-        """Rows and weights as float64 tensors; rows without weight are dropped."""
-        rows: Any = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
+    def _validated(
+        self,
+        X: ArrayLike,
+        sample_weight: ArrayLike | None,
+        *,
+        minimum: int = 2,
+        reset: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """Rows and weights as float64 tensors; rows without weight are dropped.
+
+        At least `minimum` rows must be left. Their columns are those of the fit from now on, or
+        unless `reset` must be those of the fit so far.
+        """
+        rows: Any = validate_data(
+            self, X, dtype=np.float64, order="C", ensure_min_samples=minimum, reset=reset
+        )
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
-        if (weight > 0).sum() < 2:
+        if (weight > 0).sum() < minimum:
             raise ValueError(
                 "fewer than two rows have a positive sample_weight; a density needs at least two"
             )

@@ -6,7 +6,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
@@ -15,15 +14,14 @@ from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.estimators.random import generator_from
+from qaffde.estimators.regions import RegionMixin, Seed
 from qaffde.nn import BornMixture, Density, expand
-
-Seed = int | RandomState | None
 
 _EXPANDED: "WeakKeyDictionary[Density, BornMixture]" = WeakKeyDictionary()
 """Fitted densities written as sums of terms; kept as long as the density itself."""
 
 
-class BornEstimator(DensityEstimator):
+class BornEstimator(RegionMixin, DensityEstimator):
     """Density estimator with the exact calculus of sums of trigonometric terms.
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
@@ -68,7 +66,7 @@ class BornEstimator(DensityEstimator):
         found = []
         for row in torch.as_tensor(given):
             conditional = density.condition(columns, row)
-            if not conditional.terms or conditional.log_mass == -torch.inf:
+            if not conditional.terms:
                 raise ValueError(f"the density is zero at columns {columns} = {row.tolist()}")
             found.append(DerivedDensity(conditional, names))
         return found if many else found[0]

@@ -12,8 +12,11 @@ from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure
 
+ROOM_ROWS = 10
 MIXTURE_ROWS = 100_000
 """Rows that expectation–maximisation sees: a base measure is only where the density starts."""
+RIDGE = 1e-7
+"""Variance added to every column, for rows that leave a direction empty."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,15 @@ class MeasureSpec:
         Ends of the box; NaN where they come from the data.
     blur : float
         How many kernel bandwidths a mixture is blurred by.
+    roomy : bool
+        Whether a box leaves room for rows to come, see :func:`fit_box`.
     """
 
     kind: str
     n_components: int = 1
     bounds: Tensor | None = None
     blur: float = 0.0
+    roomy: bool = False
 
     @property
     def name(self) -> str:
@@ -51,16 +57,25 @@ class MeasureSpec:
     ) -> BaseMeasure:
         """Fit the measure to weighted rows, for a kernel of bandwidth h."""
         if self.kind == "box":
-            return fit_box(Z, self.bounds)
+            return fit_box(Z, self.bounds, roomy=self.roomy)
         if self.name == "gaussian":
             return fit_gaussian(Z, weight)
         mixture = fit_mixture(Z, weight, self.n_components, generator, start=start)
         return blur_measure(mixture, self.blur * h)
 
 
-def fit_box(Z: Tensor, bounds: Tensor | None = None) -> BoxMeasure:
-    """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends."""
+def fit_box(Z: Tensor, bounds: Tensor | None = None, *, roomy: bool = False) -> BoxMeasure:
+    """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends.
+
+    A `roomy` one is larger at each end by the distance of the outermost row from the one some
+    rows further in: next to nothing where the density stops at an edge, and about as far as the
+    next rows may lie where it fades out.
+    """
     ends = torch.stack([Z.amin(0), Z.amax(0)])
+    if roomy:
+        k = min(ROOM_ROWS, len(Z) - 1)
+        inner = torch.stack([Z.kthvalue(k + 1, dim=0)[0], Z.kthvalue(len(Z) - k, dim=0)[0]])
+        ends = 2 * ends - inner
     if bounds is not None:
         ends = torch.where(bounds.isnan(), ends, bounds)
     return BoxMeasure(*ends)
@@ -74,6 +89,7 @@ def fit_gaussian(Z: Tensor, weight: Tensor) -> GaussianMeasure:
     covariance = (Z - mean).T @ ((Z - mean) * share[:, None])
     shrinkage = d / (n + d) if n < 10 * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
+    shrunk.diagonal().add_(RIDGE)
     return GaussianMeasure(torch.ones(1, dtype=Z.dtype), mean[None], shrunk[None])
 
 
@@ -89,7 +105,7 @@ def fit_mixture(
     sample = Z[draw_rows(weight, rows, generator)].numpy()
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     model = GaussianMixture(
-        n_components, reg_covar=1e-7, random_state=seed, **_initial(start, n_components)
+        n_components, reg_covar=RIDGE, random_state=seed, **_initial(start, n_components)
     )
     with catch_warnings():
         simplefilter("ignore", ConvergenceWarning)  # a rough base is good enough

@@ -19,6 +19,8 @@ from qaffde.nn import BaseMeasure, GaussianMeasure
 SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
+MANY_MODES = (64, 128)
+"""Sizes to try beyond three columns, where no lattice of frequencies reaches all modes."""
 MAX_DOUBLINGS = 6
 SMALL = 1000
 MANY_ROWS = 5000
@@ -62,19 +64,27 @@ Judge = Callable[[BaseMeasure, Tensor, Split], Tensor]
 """Held-out log-densities of a base measure and a bandwidth, one for each validation row."""
 
 
-def make_splits(Z: Tensor, weight: Tensor, generator: Generator) -> list[Split]:
-    """One hold-out split of at most 40 000 rows, or four folds where rows are few.
+def make_splits(
+    Z: Tensor,
+    weight: Tensor,
+    generator: Generator,
+    n_rows: int = SELECTION_ROWS + VALIDATION_ROWS,
+    n_folds: int = 1,
+) -> list[Split]:
+    """One hold-out split of at most `n_rows` rows, or folds; four of them where rows are few.
 
     Copies of a row become one row of their weight: on both sides of a split they would praise
     whatever memorises them.
     """
-    sample = torch.randperm(len(Z), generator=generator)[: SELECTION_ROWS + VALIDATION_ROWS]
+    sample = torch.randperm(len(Z), generator=generator)[:n_rows]
     rows, row_weight = _distinct(Z[sample], weight[sample], generator)
     order = torch.arange(len(rows))
-    if len(rows) >= SMALL:
-        folds = [order[: min(len(rows) // 5, VALIDATION_ROWS)]]
-    else:
+    if len(rows) < SMALL:
         folds = list(order.tensor_split(4))
+    elif n_folds > 1:
+        folds = list(order.tensor_split(n_folds))
+    else:
+        folds = [order[: min(len(rows) // 5, n_rows // 4)]]
     return [_split(rows, row_weight, fold) for fold in folds]
 
 
@@ -101,7 +111,8 @@ def choose_mixture(split: Split, generator: Generator) -> GaussianMeasure:
     miss, the density matrix adds.
     """
     n, d = split.train.shape
-    sizes = [k for k in MIXTURE_SIZES if n >= 10 * k * (d + 2)] or [1]
+    offered = MIXTURE_SIZES if d <= 3 else MIXTURE_SIZES + MANY_MODES
+    sizes = [k for k in offered if n >= 10 * k * (d + 2)] or [1]
     mixtures = [
         fit_mixture(split.train, split.train_weight, k, generator, rows=20_000) for k in sizes
     ]
@@ -110,7 +121,7 @@ def choose_mixture(split: Split, generator: Generator) -> GaussianMeasure:
     return next(
         mixture
         for mixture, scores in zip(mixtures, log_p, strict=True)
-        if _indistinct(scores, best, split.valid_weight)
+        if indistinct(scores, best, split.valid_weight)
     )
 
 
@@ -148,12 +159,12 @@ def search_bandwidth(
     best = max((best - 0.5, best, best + 0.5), key=mean_at)
     if effective_count(weight) >= MANY_ROWS:
         mean_at(best - 0.5)
-        if _indistinct(scores[best - 0.5], scores[best], weight):
+        if indistinct(scores[best - 0.5], scores[best], weight):
             best -= 0.5
     return start * 2.0**best, mean_at(best)
 
 
-def _indistinct(score: Tensor, best: Tensor, weight: Tensor) -> bool:
+def indistinct(score: Tensor, best: Tensor, weight: Tensor) -> bool:
     """Whether a mean score is within one standard error of the best, row by row."""
     loss, n = best - score, effective_count(weight)
     mean = weighted_mean(loss, weight)
@@ -253,7 +264,7 @@ class _Contest:
             entry
             for entry in entries
             if entry is best
-            or _indistinct(self.scores(entry.spec, entry.bandwidth), reference, self.weight)
+            or indistinct(self.scores(entry.spec, entry.bandwidth), reference, self.weight)
         )
 
     def blurred(self, sharp: Design, width: float, factors: tuple[float, ...]) -> Design:
@@ -266,7 +277,7 @@ class _Contest:
         entries = {f: self.scores(spec, f * sharp.bandwidth) for f in factors}
         factor = max(entries, key=lambda f: self._mean(entries[f]))
         reference = self.scores(sharp.spec, sharp.bandwidth)
-        if not _indistinct(entries[factor], reference, self.weight):
+        if not indistinct(entries[factor], reference, self.weight):
             return sharp
         return Design(spec, factor * sharp.bandwidth, self._mean(entries[factor]))
 

@@ -133,6 +133,14 @@ def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     return torch.stack([lower, upper])
 
 
+def holds_numbers(value: Any) -> bool:
+    """Whether a parameter is all finite numbers: no rule, and no end left open."""
+    try:
+        return value is not None and bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
+    except (TypeError, ValueError):
+        return False
+
+
 def _is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 

@@ -1,6 +1,6 @@
 """QAFFDE: the paper's optimisation-free density estimator (Algorithms 1 and 2)."""
 
-from collections.abc import Callable
+from copy import copy
 from typing import Any, Self
 
 import torch
@@ -8,8 +8,20 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
+from qaffde.estimators.assembly import (
+    BASE_MEASURES,
+    FEW_ROWS,
+    LATTICE_MARGIN,
+    background_weight,
+    candidate_measures,
+    check_bounds_belong,
+    default_size,
+    defended,
+    draw_features,
+    frequency_kind,
+    in_data_units,
+)
 from qaffde.estimators.bandwidth import scott, silverman
-from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.data_measure import (
     MeasureSpec,
     effective_count,
@@ -17,6 +29,7 @@ from qaffde.estimators.data_measure import (
     n_distinct,
 )
 from qaffde.estimators.design import Design, Split, choose_design
+from qaffde.estimators.frame import Frame
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.parameters import (
     check_bandwidth,
@@ -27,18 +40,18 @@ from qaffde.estimators.parameters import (
     check_mixture,
     check_rank,
     check_share,
+    holds_numbers,
 )
 from qaffde.estimators.random import generator_from
-from qaffde.estimators.scaling import standardize
+from qaffde.estimators.scaling import box_units, standardize
 from qaffde.estimators.spectrum import SpectrumMixin
+from qaffde.estimators.updates import Sums, UpdatableEstimator
 from qaffde.nn import (
     BaseMeasure,
-    BornDensity,
-    DefensiveDensity,
+    BoxMeasure,
     Density,
     FourierFeatures,
     KernelMeasure,
-    StandardizedDensity,
 )
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.closed_form import (
@@ -48,22 +61,10 @@ from qaffde.training.closed_form import (
     row_batches,
 )
 
-BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
-BACKGROUND_SPREAD = 2.0
-FEW_ROWS = 10
-"""Below this there is nothing to hold out."""
-MAX_BOX_DIMS = 3
-LATTICE_MARGIN = 3.0
-"""Bandwidths between the data and their next image; G^{−1/2} sees to what is left of the wrap."""
-START: dict[str, Callable[[int], str]] = {
-    "auto": lambda d: "lattice" if d <= 2 else "sobol" if d <= 6 else "orthogonal",
-    "adaptive": lambda d: "sobol" if d <= 6 else "orthogonal",
-}
-"""Kind of frequencies by the number of columns."""
 
 
-class QAFFDE(SpectrumMixin, BornEstimator):
+class QAFFDE(SpectrumMixin, UpdatableEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
     Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
@@ -74,13 +75,15 @@ class QAFFDE(SpectrumMixin, BornEstimator):
 
     where m is a base measure, G the Gram matrix of the features in it, and
     :math:`V^\top \Lambda V` the leading eigenpairs of ρ. It is a kernel density estimate whose
-    scoring cost does not grow with the data, and it integrates to one exactly.
+    scoring cost does not grow with the data, and it integrates to one exactly. Since ρ is a sum,
+    rows can be added (:meth:`partial_fit`), merged and forgotten.
 
     Parameters
     ----------
     n_features : int or "auto", default="auto"
         Number D of Fourier features. "auto" takes up to 1000 (256 for one column), fewer for few
-        rows.
+        rows, unless more may come: after a first `partial_fit`, or where no row has a say in the
+        frame (see `bounds`).
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximises the
         held-out likelihood.
@@ -95,6 +98,8 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         normalisation by a constant, which is no density; see :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
+        Together with numbers for `bandwidth` they settle all that precedes ρ, and columns may
+        even be constant; only "adaptive" features still look at the rows.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.
@@ -106,6 +111,10 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1).
     tolerance : float, default=1e-6
         Eigenvalues of G below this share of the largest count as zero.
+    warm_start : bool, default=False
+        Whether another `fit` keeps the frame of the fit before (units, bandwidth, base measure,
+        features) and replaces the rows alone. What the parameters say of the frame is then
+        passed over; `rank`, `min_trace`, `background` and `tolerance` count.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -117,6 +126,8 @@ class QAFFDE(SpectrumMixin, BornEstimator):
     base_measure_ : str
         Name of the base measure.
     rank_, n_fourier_features_ : int
+    frame_ : Frame
+        What was settled before ρ: fits that share it can be merged.
     rho_ : Tensor of shape (D, D)
         Weighted sum of φφᵀ.
     weight_sum_, effective_count_ : float
@@ -150,6 +161,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         min_trace: float = 0.9999,
         background: float | str = "auto",
         tolerance: float = 1e-6,
+        warm_start: bool = False,
         random_state: Any = None,
     ) -> None:
         self.n_features = n_features
@@ -163,6 +175,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         self.min_trace = min_trace
         self.background = background
         self.tolerance = tolerance
+        self.warm_start = warm_start
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -176,36 +189,11 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         self._check_parameters()
-        rows, weight = self._validated(X, sample_weight)
-        check_lattice(self.features, rows.shape[1])
-        check_mixture(self.n_base_components, len(rows))
-        generator = generator_from(self.random_state)
-        numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
-        ends = check_bounds(self.bounds, rows)
-        smoothing = numbers if self.base_measure == "kernel" else None
-        Z, location, scale = standardize(self, rows, weight, smoothing)
-
-        design = self._design(
-            Z,
-            weight,
-            None if numbers is None else numbers / scale,
-            None if ends is None else (ends - location) / scale,
-            generator,
-        )
-        measure = self._measure(design, Z, weight, generator)
-        features = self._features(Z, design.bandwidth, measure, generator)
-        rho = density_matrix(features, row_batches(Z, weight))
-        born = self._read(features, rho / weight.sum(), measure)
-
-        self.density_ = _in_data_units(
-            self._defended(born, effective_count(weight)), location, scale
-        )
-        self.bandwidth_ = (design.bandwidth * scale).numpy()
-        self.base_measure_ = design.spec.name
-        self.rank_, self.n_fourier_features_ = born.rank, features.n_features
-        self.rho_, self.weight_sum_ = rho, float(weight.sum())
-        self.effective_count_ = effective_count(weight)
-        return self
+        warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
+        rows, weight = self._validated(X, sample_weight, reset=not warm)
+        frame = self.frame_ if warm else self._settle(rows, weight)
+        sums = Sums.of(frame, rows, weight)
+        return self._learn(frame, sums, self._read(frame, sums))
 
     def _check_parameters(self) -> None:
         check_count("n_features", self.n_features, auto=True, minimum=2)
@@ -217,11 +205,69 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance)
-        if self.bounds is not None and self.base_measure not in ("auto", "box"):
-            raise ValueError(
-                f"bounds belong to the box, but base_measure={self.base_measure!r}; "
-                'leave bounds out or set base_measure="box"'
-            )
+        check_bounds_belong(self.bounds, self.base_measure)
+
+    def _settle(self, rows: Tensor, weight: Tensor, *, stream: bool = False) -> Frame:
+        settled = copy(self).set_params(**self._endless(rows.shape[1])) if stream else self
+        return settled._frame(rows, weight, endless=stream or self._is_given())
+
+    def _frame(self, rows: Tensor, weight: Tensor, *, endless: bool) -> Frame:
+        check_lattice(self.features, rows.shape[1])
+        check_mixture(self.n_base_components, len(rows))
+        generator = generator_from(self.random_state)
+        numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
+        ends = check_bounds(self.bounds, rows)
+        if ends is not None and self._is_given():
+            location, scale = box_units(ends)
+        else:
+            smoothing = numbers if self.base_measure == "kernel" else None
+            location, scale = standardize(self, rows, weight, smoothing)
+        Z = (rows - location) / scale
+
+        design = self._design(
+            Z,
+            weight,
+            None if numbers is None else numbers / scale,
+            None if ends is None else (ends - location) / scale,
+            generator,
+        )
+        measure = self._measure(design, Z, weight, generator)
+        D = self._n_fourier_features(Z, endless=endless)
+        features = self._features(D, Z, design.bandwidth, measure, generator)
+        return Frame(
+            location,
+            scale,
+            design.bandwidth,
+            design.spec.name,
+            measure,
+            features,
+            self._reading(measure),
+            self._reach(Z, design.bandwidth, measure),
+        )
+
+    def _is_given(self) -> bool:
+        """Whether parameters settle the frame, so that no row has a say in it."""
+        numbers = holds_numbers(self.bandwidth) and holds_numbers(self.bounds)
+        return numbers and self.features != "adaptive"
+
+    def _endless(self, d: int) -> dict[str, Any]:
+        """What "auto" means where rows are still to come: nothing that they can fall out of."""
+        if self.bounds is not None or self.base_measure == "box":
+            return {}
+        base = {"base_measure": "mixture"} if self.base_measure == "auto" else {}
+        wrapped = self.features == "auto" and frequency_kind(self.features, d) == "lattice"
+        return base | ({"features": "sobol"} if wrapped else {})
+
+    def _reach(self, Z: Tensor, h: Tensor, measure: BaseMeasure) -> Tensor:
+        """Ends that rows must keep to: a box stops there, a lattice begins to repeat itself."""
+        ends = torch.stack(measure_ends(measure, Z))
+        if isinstance(measure, BoxMeasure):
+            return ends
+        infinite = torch.tensor([[-torch.inf], [torch.inf]], dtype=Z.dtype).expand_as(ends)
+        if frequency_kind(self.features, Z.shape[1]) != "lattice":
+            return infinite
+        margin = LATTICE_MARGIN / 2 * self._widened(h, measure)
+        return ends + margin * infinite.sign()
 
     def _design(
         self,
@@ -233,39 +279,27 @@ class QAFFDE(SpectrumMixin, BornEstimator):
     ) -> Design:
         """Bandwidth and base measure: given, by a rule, or by held-out likelihood."""
         h = numbers if numbers is not None else self._rule(Z, weight, generator)
-        specs = self._specs(ends, n_distinct(Z), Z.shape[1])
+        specs = candidate_measures(
+            self.base_measure,
+            self.n_base_components,
+            MeasureSpec("box", bounds=ends),
+            n_distinct(Z),
+            Z.shape[1],
+        )
         if h is not None and len(specs) == 1 and specs[0].n_components > 0:
             return Design(specs[0], h)
 
         def judge(measure: BaseMeasure, h: Tensor, split: Split) -> Tensor:
-            features = self._features(split.train, h, measure, generator, adapt=False)
+            D = self._n_fourier_features(split.train)
+            features = self._features(D, split.train, h, measure, generator, adapt=False)
             rho = density_matrix(features, row_batches(split.train, split.train_weight))
-            density = self._defended(
-                self._read(features, rho, measure), effective_count(split.train_weight)
-            )
+            reading, n = self._reading(measure), effective_count(split.train_weight)
+            density = self._density_of(features, rho, measure, reading, n)
             with torch.no_grad():
                 return density.log_prob(split.valid)
 
         blur = SPECTRUM_WIDENING[self.measurement]
         return choose_design(Z, weight, specs, h, judge, blur, generator)
-
-    def _specs(self, ends: Tensor | None, n: int, d: int) -> list[MeasureSpec]:
-        """Base measures to compare.
-
-        A mixture of one component is the Gaussian. A box is no candidate in many dimensions,
-        where it is nearly all empty.
-        """
-        chosen = 1 if n < FEW_ROWS else 0
-        size = chosen if self.n_base_components == "auto" else int(self.n_base_components)
-        box, mixture = MeasureSpec("box", bounds=ends), MeasureSpec("mixture", size)
-        if self.base_measure != "auto":
-            named = {"box": box, "mixture": mixture}
-            return [named.get(self.base_measure, MeasureSpec(self.base_measure))]
-        if ends is not None:
-            return [box]
-        if n < FEW_ROWS:
-            return [MeasureSpec("gaussian")]
-        return [box, mixture] if d <= MAX_BOX_DIMS else [mixture]
 
     def _rule(self, Z: Tensor, weight: Tensor, generator: Generator) -> Tensor | None:
         """Bandwidth by a named rule; None leaves it to the held-out likelihood."""
@@ -287,6 +321,7 @@ class QAFFDE(SpectrumMixin, BornEstimator):
 
     def _features(
         self,
+        n_features: int,
         Z: Tensor,
         h: Tensor,
         measure: BaseMeasure,
@@ -295,28 +330,38 @@ class QAFFDE(SpectrumMixin, BornEstimator):
         adapt: bool = True,
     ) -> FourierFeatures:
         """Frequencies for the reading, and Algorithm 1 if they are to be adaptive."""
-        widened = h * SPECTRUM_WIDENING[self._reading(measure)]
-        d = Z.shape[1]
-        kind = START[self.features](d) if self.features in START else self.features
-        lower, upper = measure_ends(measure, Z)
-        period = upper - lower + LATTICE_MARGIN * widened
-        features = FourierFeatures.draw(
-            kind, self._n_fourier_features(*Z.shape), widened, period, generator
-        )
+        widened = self._widened(h, measure)
+        features = draw_features(self.features, n_features, widened, measure, Z, generator)
         if self.features == "adaptive" and adapt:
             features = fit_adaptive_features(features, Z, widened, generator=generator)
         return features
 
-    def _n_fourier_features(self, n: int, d: int) -> int:
+    def _n_fourier_features(self, Z: Tensor, *, endless: bool = False) -> int:
+        """The number of features; `endless` where Z are only the first of many rows."""
         if self.n_features != "auto":
             return int(self.n_features)
-        return min(256 if d == 1 else 1000, max(64, n // 4))
+        n, d = Z.shape
+        return default_size(None if endless else n, d)
 
     def _reading(self, measure: BaseMeasure) -> str:
         return "direct" if isinstance(measure, KernelMeasure) else self.measurement
 
-    def _read(self, features: FourierFeatures, rho: Tensor, measure: BaseMeasure) -> BornDensity:
-        return READINGS[self._reading(measure)](
+    def _widened(self, h: Tensor, measure: BaseMeasure) -> Tensor:
+        """Bandwidth of the frequencies."""
+        return h * SPECTRUM_WIDENING[self._reading(measure)]
+
+    def _read(self, frame: Frame, sums: Sums) -> Density:
+        rho = sums.rho / sums.weight
+        density = self._density_of(
+            frame.features, rho, frame.measure, frame.measurement, sums.count
+        )
+        return in_data_units(density, frame.location, frame.scale)
+
+    def _density_of(
+        self, features: FourierFeatures, rho: Tensor, measure: BaseMeasure, reading: str, n: float
+    ) -> Density:
+        """Born density of standardised rows and, unless it is the paper's own, its background."""
+        born = READINGS[reading](
             features,
             rho,
             measure,
@@ -324,17 +369,6 @@ class QAFFDE(SpectrumMixin, BornEstimator):
             min_trace=self.min_trace,
             tolerance=self.tolerance,
         )
-
-    def _defended(self, born: BornDensity, n: float) -> Density:
-        """Add the background, unless the paper's own form is asked for."""
-        if isinstance(born.measure, KernelMeasure):
+        if isinstance(measure, KernelMeasure):
             return born
-        epsilon = 1 / (n + 1) if self.background == "auto" else float(self.background)
-        d = born.features.n_dims
-        mean = torch.zeros(d, dtype=torch.float64)
-        spread = BACKGROUND_SPREAD**2 * torch.eye(d, dtype=torch.float64)
-        return DefensiveDensity(born, epsilon, mean, spread)
-
-
-def _in_data_units(density: Density, location: Tensor, scale: Tensor) -> StandardizedDensity:
-    return StandardizedDensity(density, location, scale).requires_grad_(False).eval()
+        return defended(born, background_weight(self.background, n), features.n_dims)

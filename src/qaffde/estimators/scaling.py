@@ -1,5 +1,7 @@
 """Standardisation of columns, and the errors of data that have no density."""
 
+import math
+
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
@@ -8,8 +10,8 @@ from torch import Tensor
 
 def standardize(
     estimator: BaseEstimator, X: Tensor, weight: Tensor, bandwidth: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Centre and scale columns to unit variance, so that units change nothing but the Jacobian.
+) -> tuple[Tensor, Tensor]:
+    """Location and scale to unit variance, so that units change nothing but the Jacobian.
 
     Parameters
     ----------
@@ -21,7 +23,7 @@ def standardize(
 
     Returns
     -------
-    Z, location, scale : Tensors of shapes (n, d), (d,), (d,)
+    location, scale : Tensors of shape (d,)
     """
     share = weight / weight.sum()
     location = share @ X
@@ -35,10 +37,15 @@ def standardize(
         raise ValueError(
             "the values are so large that their variance overflows; divide the columns first"
         )
-    Z = (X - location) / scale
     if bandwidth is None:
-        _complain_copies(estimator, Z, share)
-    return Z, location, scale
+        _complain_copies(estimator, (X - location) / scale, share)
+    return location, scale
+
+
+def box_units(ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Location and scale of the uniform law between `ends` of shape (2, d)."""
+    lower, upper = ends
+    return (lower + upper) / 2, (upper - lower) / math.sqrt(12)
 
 
 def _complain_constant(estimator: BaseEstimator, constant: Tensor) -> None:

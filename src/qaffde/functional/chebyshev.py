@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 def series_length(omega: float) -> int:
-    """Number of coefficients that resolve frequencies up to `omega` on [−1, 1] to about 1e-10.
+    """Number of coefficients that resolve frequencies up to `omega` on [−1, 1] to about 1e-12.
 
     Examples
     --------
     >>> series_length(0.0), series_length(100.0)
-    (12, 140)
+    (14, 152)
     """
-    return math.ceil(omega + 6 * omega ** (1 / 3) + 12)
+    return math.ceil(omega + 8 * omega ** (1 / 3) + 14)
 
 
 def chebyshev_nodes(n: int) -> Tensor:

@@ -7,9 +7,11 @@ from qaffde.nn.born import (
     StandardizedDensity,
     find_born,
 )
+from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
 from qaffde.nn.mixtures import BornMixture, expand
+from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
     "BaseMeasure",
@@ -18,10 +20,15 @@ __all__ = [
     "BoxMeasure",
     "DefensiveDensity",
     "Density",
+    "DensityMatrix",
+    "Encoder",
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
     "StandardizedDensity",
+    "TransformedDensity",
+    "decode",
+    "encode",
     "expand",
     "find_born",
 ]

@@ -2,12 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure
 
@@ -32,12 +33,16 @@ class BornDensity(Density):
     with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
     the base measure's density m and its Gram matrix G. It integrates to one for any L.
 
+    As a distribution of torch it has :attr:`event_shape`, an empty :attr:`batch_shape`,
+    :meth:`log_prob` of points of shape (..., d) and :meth:`sample`. Gradients flow to the points,
+    the factor and, if they learn, the frequencies and phases.
+
     Parameters
     ----------
     features : FourierFeatures
         φ, frozen or learnable.
     factor : Tensor of shape (r, D)
-        L, a parameter.
+        L of the :class:`DensityMatrix`, a parameter.
     measure : BaseMeasure
 
     Examples
@@ -54,32 +59,62 @@ class BornDensity(Density):
     def __init__(self, features: FourierFeatures, factor: Tensor, measure: BaseMeasure) -> None:
         super().__init__()
         self.features = features
-        self.factor = nn.Parameter(factor.clone())
+        self.state = DensityMatrix(factor)
         self.measure = measure
         self._cache: tuple[Hashable, Tensor] | None = None
 
     @property
+    def factor(self) -> nn.Parameter:
+        """The factor L of the density matrix."""
+        return self.state.factor
+
+    @property
     def rank(self) -> int:
         """The rank r of the density matrix."""
-        return len(self.factor)
+        return self.state.rank
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """Shape (d,) of a point."""
+        return torch.Size([self.features.n_dims])
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Empty: it is one density."""
+        return torch.Size()
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (...) at points of shape (..., d)."""
+        return self.log_unnormalized(x) - self.log_normalizer()
+
+    def log_unnormalized(self, x: Tensor) -> Tensor:
+        """Log m‖Lφ‖² of shape (...), not divided by its integral."""
         flat = x.reshape(-1, x.shape[-1])
-        log_born = (self.features(flat) @ self.factor.T).square().sum(-1).log()
-        log_p = log_born + self.measure.log_density(flat) - self.log_normalizer()
-        return log_p.reshape(x.shape[:-1])
+        log_born = self.state.log_expectation(self.features(flat))
+        return (log_born + self.measure.log_density(flat)).reshape(x.shape[:-1])
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while no gradient is asked and nothing changes."""
         tensors = [*self.parameters(), *self.buffers()]
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        learning = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        if learning or torch.compiler.is_compiling():
             return self.measure.log_normalizer(self.factor, self.features)
         key = tuple((t.data_ptr(), t._version, t.dtype) for t in tensors)
         if self._cache is None or self._cache[0] != key:
             log_z = self.measure.log_normalizer(self.factor, self.features).detach()
             self._cache = (key, log_z)
         return self._cache[1]
+
+    @torch.no_grad()
+    def sample(
+        self, sample_shape: Sequence[int] = (), generator: Generator | None = None
+    ) -> Tensor:
+        """Exact draws of shape (*sample_shape, d), float64."""
+        from qaffde.nn.mixtures import expand  # the calculus is built on this class
+
+        shape = torch.Size(sample_shape)
+        generator = torch.default_generator if generator is None else generator
+        return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
 
     @torch.no_grad()
     def normalize_(self) -> "BornDensity":
@@ -90,10 +125,7 @@ class BornDensity(Density):
     @torch.no_grad()
     def spectrum(self) -> Tensor:
         """Eigenvalues of the state LGLᵀ / tr(LGLᵀ), of shape (r,), falling, of sum one."""
-        L = self.factor.double()
-        state = L @ self.measure.gram(self.features).double() @ L.T
-        lam = torch.linalg.eigvalsh((state + state.T) / 2).flip(0).clamp(min=0)
-        return lam / lam.sum()
+        return self.state.spectrum(self.measure.gram(self.features))
 
     def extra_repr(self) -> str:
         """Show the rank."""
@@ -160,10 +192,11 @@ class StandardizedDensity(Density):
         return self.density.log_prob(z) - self.scale.log().sum()
 
 
-def find_born(density: Density) -> BornDensity:
+def find_born(density: nn.Module) -> BornDensity:
     """The Born density inside its wrappers."""
-    while isinstance(density, DefensiveDensity | StandardizedDensity):
-        density = density.density
-    if not isinstance(density, BornDensity):
+    inner: nn.Module | None = density
+    while inner is not None and not isinstance(inner, BornDensity):
+        inner = dict(inner.named_children()).get("density")
+    if inner is None:
         raise TypeError(f"{type(density).__name__} holds no Born density")
-    return density
+    return inner

@@ -1,16 +1,16 @@
 """Probabilities of boxes under one term."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from qaffde.functional.chebyshev import antiderivative, series_length
+from qaffde.nn.forms import BLOCK
 from qaffde.nn.laws import UniformLaw
-from qaffde.nn.sampling import density_series, series_between, values_along
-from qaffde.nn.terms import BLOCK, Term
+from qaffde.nn.series import density_series, series_between, values_along
+from qaffde.nn.terms import Term
 
 MAX_CORRELATED_DIMS = 3
 
@@ -29,7 +29,7 @@ def term_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:
         term = term.reordered([*keep, *rest]).marginal(len(keep))
         return term_probability(term, lower[keep], upper[keep]) if keep else term.log_mass.exp()
     if term.n_dims == 1:
-        above, below = term_cdf(term)(torch.cat([upper, lower]))
+        above, below = ColumnIntegral.of(term)(torch.cat([upper, lower]))
         return above - below
     if not bool((term.scale == term.scale.diagonal().diag()).all()):
         return term.log_coefficient.exp() * _nested_probability(term, lower, upper)
@@ -41,19 +41,33 @@ def term_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:
     return term.log_coefficient.exp() * _product_probability(term, low, high)
 
 
-def term_cdf(term: Term) -> Callable[[Tensor], Tensor]:
-    """Integral of a term of one column from −∞ to x, as a function of x of shape (n,)."""
-    nothing = torch.empty(1, 0, dtype=torch.float64)
-    q = values_along(term.form, term.law, nothing)
-    density = density_series(term.form, term.law, q) * term.log_coefficient.exp()
-    series = antiderivative(density)
+@dataclass(frozen=True)
+class ColumnIntegral:
+    """Integral of a term of one column from −∞ to x.
 
-    def cdf(x: Tensor) -> Tensor:
-        u = (x - term.offset[0]) / term.scale[0, 0]
+    Parameters
+    ----------
+    term : Term
+    series : Tensor of shape (1, m)
+        Of the integral along the law's reach.
+    """
+
+    term: Term
+    series: Tensor
+
+    @classmethod
+    def of(cls, term: Term) -> "ColumnIntegral":
+        """Integrate the series of a term."""
+        q = values_along(term.form, term.law, torch.empty(1, 0, dtype=torch.float64))
+        density = density_series(term.form, term.law, q) * term.log_coefficient.exp()
+        return cls(term, antiderivative(density))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Values (n,) at x of shape (n,)."""
+        law = self.term.law
+        u = (x - self.term.offset[0]) / self.term.scale[0, 0]
         below = u.new_full((1,), -torch.inf)
-        return torch.cat([series_between(series, term.law, below, v) for v in u.split(BLOCK)])
-
-    return cdf
+        return torch.cat([series_between(self.series, law, below, v) for v in u.split(BLOCK)])
 
 
 def _whitened_ends(term: Term, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,12 +98,10 @@ def _product_probability(term: Term, low: Tensor, high: Tensor) -> Tensor:
         y, g = legendre(series_length(omega), a, b)
         wave = torch.exp(1j * w[:, None] * y)
         weighted = wave * (g * law.log_density(y[:, None]).exp())
-        difference = difference * (weighted @ wave.mH)
+        difference = difference * (weighted.conj() @ wave.mT)
         total = total * (weighted @ wave.mT)
-    z = torch.exp(1j * form.b)
-    plus, minus = (form.P + form.Q) / 2, (form.P - form.Q) / 2
-    pairs = plus * difference * z.conj() + minus * total * z
-    return (z @ pairs).sum().real
+    inside = form.coefficients.pairs.schur(difference, total)
+    return inside.of_waves(form.b.cos()[None], form.b.sin()[None])[0]
 
 
 def _nested_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 
 class Law(ABC):
@@ -28,6 +28,10 @@ class Law(ABC):
         """Log-density of a product of laws, of shape (...), at u of shape (..., d)."""
 
     @abstractmethod
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Independent draws of shape (n, d), float64."""
+
+    @abstractmethod
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """E[u^k cos ωu] for even order k, E[u^k sin ωu] for odd, k ≤ 2; elementwise."""
 
@@ -35,17 +39,9 @@ class Law(ABC):
     def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
         """Lower-triangular C′ and orthogonal Q with C = C′Qᵀ, where Qᵀu has the law of u."""
 
+    @abstractmethod
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
-        """Product over columns of E[cos((w_i + sign·w_j)u)], of shape (D, D)."""
-        product = torch.ones(len(W), len(W), dtype=W.dtype)
-        for w in W.T:
-            product *= self.characteristic(w[:, None] + sign * w)
-        return product
-
-    def grams(self, W: Tensor) -> tuple[Tensor, Tensor]:
-        """Gram matrices of cosines, E[cos w_i·u cos w_j·u], and of sines, each (D, D)."""
-        difference, total = self.pair_characteristic(W, -1), self.pair_characteristic(W, 1)
-        return (difference + total) / 2, (difference - total) / 2
+        """Product over columns of E[cos((w_i + sign·w_j)u)], of shape (H, H)."""
 
 
 class UniformLaw(Law):
@@ -62,8 +58,12 @@ class UniformLaw(Law):
     def log_density(self, u: Tensor) -> Tensor:
         """−d log 2 inside, −∞ outside; an edge is inside, up to rounding."""
         inside = (u.abs() <= 1 + 1e-12).all(-1)
-        log_inside = torch.zeros_like(u[..., 0]) - u.shape[-1] * math.log(2)
+        log_inside = torch.tensor(-u.shape[-1] * math.log(2), dtype=u.dtype)
         return torch.where(inside, log_inside, -torch.inf)
+
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Uniform numbers, moved to [−1, 1]."""
+        return 2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1
 
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """The cardinal sine, and minus its first and second derivatives."""
@@ -76,6 +76,15 @@ class UniformLaw(Law):
         else:
             closed = ((w.square() - 2) * w.sin() + 2 * w * w.cos()) / w**3
         return torch.where(small, _sinc_series(torch.where(small, omega, 0), order), closed)
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Product of cardinal sines, their sines by the addition theorem: outer products."""
+        product = torch.ones(len(W), len(W), dtype=W.dtype)
+        for w, c, s in zip(W.T, W.T.cos(), W.T.sin(), strict=True):
+            omega = w[:, None] + sign * w
+            sine = torch.stack([s, sign * c], 1) @ torch.stack([c, s])
+            product *= torch.where(omega.abs() < 0.02, _sinc_near_zero(omega), sine.div_(omega))
+        return product
 
     def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
         """A permuted diagonal matrix has one entry in each row: sort the columns by it."""
@@ -98,6 +107,10 @@ class NormalLaw(Law):
         """−½‖u‖² − (d/2) log 2π."""
         return -0.5 * u.square().sum(-1) - 0.5 * u.shape[-1] * math.log(2 * math.pi)
 
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Normal numbers."""
+        return torch.randn(n, d, generator=generator, dtype=torch.float64)
+
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """exp(−½ω²) times 1, ω or 1 − ω²."""
         factor = (1, omega, 1 - omega.square())[order]
@@ -114,6 +127,12 @@ class NormalLaw(Law):
         square = W.square().sum(1)
         exponent = torch.addmm(square[:, None] + square, W, W.T, alpha=2.0 * sign)
         return exponent.mul_(-0.5).exp_()
+
+
+def _sinc_near_zero(omega: Tensor) -> Tensor:
+    """Cardinal sine, right to 1e-14 for |ω| < 0.02."""
+    square = omega.square()
+    return square.mul(1 / 120).sub_(1 / 6).mul_(square).add_(1)
 
 
 def _sinc_series(omega: Tensor, order: int) -> Tensor:

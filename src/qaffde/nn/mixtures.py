@@ -1,6 +1,7 @@
 """Born densities as finite sums of terms, closed under marginals and conditionals."""
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, singledispatch
 
@@ -9,9 +10,13 @@ from torch import Generator, Tensor
 
 from qaffde.nn import integrals, moments, sampling
 from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
+from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure
-from qaffde.nn.terms import Term, TrigonometricForm
+from qaffde.nn.terms import Term
+
+NOTHING = torch.empty(1, 0, dtype=torch.float64)
+"""One row of no columns: what is known before anything is given."""
 
 
 class BornMixture(Density):
@@ -53,19 +58,23 @@ class BornMixture(Density):
         return self.terms[0].n_dims
 
     @cached_property
+    def log_masses(self) -> Tensor:
+        """Logarithm (K,) of the terms' masses, −∞ where they are negligible."""
+        return log_densities([term.marginal(0) for term in self.terms], NOTHING)[0]
+
+    @cached_property
     def log_mass(self) -> Tensor:
         """Logarithm of the sum of the terms' masses."""
-        return torch.stack([term.log_mass for term in self.terms]).logsumexp(0)
+        return self.log_masses.logsumexp(0)
 
     @property
     def weights(self) -> Tensor:
         """Probability of each term, of shape (K,)."""
-        return torch.stack([term.log_mass for term in self.terms]).softmax(0)
+        return self.log_masses.softmax(0)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,) at points of shape (n, d)."""
-        log_terms = torch.stack([term.log_density(x) for term in self.terms])
-        return log_terms.logsumexp(0) - self.log_mass
+        return log_densities(self.terms, x).logsumexp(1) - self.log_mass
 
     def reordered(self, columns: Sequence[int]) -> "BornMixture":
         """The density of the same columns in another order."""
@@ -108,34 +117,40 @@ class BornMixture(Density):
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Exact draws, of shape (n, d)."""
-        return self.sample_given(torch.empty(n, 0, dtype=torch.float64), generator)
+        return self.sample_given(NOTHING.expand(n, 0), generator)
 
     def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        share = self.responsibilities(x)
-        chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
+        log_terms = self.log_marginals(x)
+        chosen = torch.multinomial(log_terms.softmax(1), 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
         for k in chosen.unique().tolist():
             rows = chosen == k
-            drawn[rows] = sampling.sample_term(self.terms[k], x[rows], generator)
+            drawn[rows] = sampling.sample_term(
+                self.terms[k], x[rows], log_terms[rows, k], generator
+            )
         return drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
         """Means (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        share = self.responsibilities(x)
-        means = torch.stack([moments.term_mean(term, x) for term in self.terms], 1)
-        return torch.where(share[..., None] > 0, share[..., None] * means, 0.0).sum(1)
+        log_terms = self.log_marginals(x)
+        share = log_terms.softmax(1)
+        mean = torch.zeros(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
+        for k in share.any(0).nonzero()[:, 0].tolist():
+            rows = share[:, k] > 0
+            part = moments.term_mean(self.terms[k], x[rows], log_terms[rows, k])
+            mean[rows] += share[rows, k, None] * part
+        return mean
 
-    def responsibilities(self, x: Tensor) -> Tensor:
-        """Probability (n, K) of each term, given the first columns `x` of shape (n, t)."""
+    def log_marginals(self, x: Tensor) -> Tensor:
+        """Logarithm (n, K) of each term at the first columns `x` (n, t), the others integrated."""
         if x.shape[1] == 0:
-            return self.weights.expand(len(x), -1)
-        parts = [term.marginal(x.shape[1]).log_density(x) for term in self.terms]
-        return torch.stack(parts, 1).softmax(1)
+            return self.log_masses.expand(len(x), -1)
+        return log_densities([term.marginal(x.shape[1]) for term in self.terms], x)
 
     def mean(self) -> Tensor:
         """Mean of shape (d,), in closed form."""
-        return self.mean_given(torch.empty(1, 0, dtype=torch.float64))[0]
+        return self.mean_given(NOTHING)[0]
 
     def covariance(self) -> Tensor:
         """Covariance of shape (d, d), in closed form."""
@@ -144,13 +159,41 @@ class BornMixture(Density):
         return torch.einsum("k,kst->st", self.weights, torch.stack(parts))
 
     @cached_property
-    def _cdf(self) -> Callable[[Tensor], Tensor]:
-        parts = [integrals.term_cdf(term) for term in self.terms]
-        scale = torch.exp(-self.log_mass)
-        return lambda x: (torch.stack([part(x) for part in parts]).sum(0) * scale).clamp(0, 1)
+    def _column_integrals(self) -> list[integrals.ColumnIntegral]:
+        return [integrals.ColumnIntegral.of(term) for term in self.terms]
+
+    def _cdf(self, x: Tensor) -> Tensor:
+        """Distribution function (n,) of a density of one column at x of shape (n,)."""
+        total = torch.stack([part(x) for part in self._column_integrals]).sum(0)
+        return (total * torch.exp(-self.log_mass)).clamp(0, 1)
 
     def _first(self, columns: Sequence[int]) -> list[int]:
         return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
+
+
+def log_densities(terms: Sequence[Term], x: Tensor) -> Tensor:
+    """Logarithm (n, K) of each term at x of shape (n, d), −∞ where it is negligible.
+
+    At each point the term of the largest prefactor is evaluated first. Of the others, those that
+    even at the bound of their q would not reach e^{−40} of it are left out.
+    """
+    u = [term.whiten(x) for term in terms]
+    log_prefactors = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
+    first = torch.stack(log_prefactors).argmax(0)
+    found = torch.full((len(x), len(terms)), -torch.inf, dtype=torch.float64)
+
+    def evaluate(k: int, rows: Tensor) -> None:
+        found[rows, k] = log_prefactors[k][rows] + terms[k].values(u[k][rows]).log()
+
+    for k in first.unique().tolist():
+        evaluate(k, first == k)
+    floor = found.amax(1) - 40
+    for k, term in enumerate(terms):
+        ceiling = log_prefactors[k] + math.log(term.form.coefficients.loose_bound)
+        rows = (first != k) & (ceiling >= floor)
+        if rows.any():
+            evaluate(k, rows)
+    return found
 
 
 @singledispatch

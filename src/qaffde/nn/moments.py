@@ -6,48 +6,54 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from qaffde.nn.forms import BLOCK
 from qaffde.nn.laws import Law
 from qaffde.nn.terms import Term
 
 
-def term_mean(term: Term, x: Tensor) -> Tensor:
-    r"""Means (n, d − t) of the last columns of a term, given the first, `x` of shape (n, t).
+def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
+    r"""Means (n, d − t) of the last columns of a term, given the first.
 
-    Along a coordinate v of the law, :math:`E[v \cos(\alpha + wv) \cos(\beta + w'v)]` leaves
-    :math:`-\cos\alpha \sin\beta\, E[v \cos wv \sin w'v]` and its mirror: one bilinear form in the
-    cosines and sines of the phases that x gives.
+    Along a coordinate v of the law, :math:`E[v e^{i\omega v}] = i E[v \sin \omega v]`: one form in
+    the cosines and sines of the phases that x gives.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, t)
+    log_marginal : Tensor of shape (n,)
+        Logarithm of the term at x, its last columns integrated out.
     """
-    t = x.shape[1]
+    t, pairs = x.shape[1], term.form.coefficients.pairs
+    moments = PairMoments(term.law, term.form.W[:, t:])
+    forms = [
+        pairs.schur(-1j * moments.first(k, -1), 1j * moments.first(k, 1))
+        for k in range(term.n_dims - t)
+    ]
+
+    def first_moments(u: Tensor) -> Tensor:
+        theta = term.form.phases(u)
+        c, s = theta.cos(), theta.sin()
+        return torch.stack([form.of_waves(c, s) for form in forms], 1)
+
     u = term.whiten(x)
-    theta = term.form.b + u @ term.form.W[:, :t].T  # (n, D)
-    c, s = theta.cos(), theta.sin()
-    mass = term.form.integrated(t, term.law).at(theta)
-    pairs = PairMoments(term.law, term.form.W[:, t:])
-    columns = []
-    for k in range(term.n_dims - t):
-        cross = (pairs.first(k, 1) - pairs.first(k, -1)) / 2  # E[v_k cos w_i·v sin w_j·v]
-        bilinear = term.form.Q.mul(cross).T - term.form.P * cross
-        columns.append(2 * ((c @ bilinear) * s).sum(1) / mass)
-    v = torch.stack(columns, 1)
-    return term.offset[t:] + u @ term.scale[t:, :t].T + v @ term.scale[t:, t:].T
+    mean_q = (log_marginal - term.log_prefactor(u)).exp()
+    v = torch.cat([first_moments(block) for block in u.split(BLOCK)])
+    return term.unwhiten(u, v / mean_q[:, None])
 
 
 def term_second_moment(term: Term, origin: Tensor) -> Tensor:
     """E[(x − origin)(x − origin)ᵀ] of a term divided by its mass, of shape (d, d)."""
     d, form = term.n_dims, term.form
-    pairs = PairMoments(term.law, form.W)
-    c, s = form.b.cos(), form.b.sin()
-    even, odd = torch.outer(c, c), torch.outer(s, s)
-    with_cosines = form.P * even + form.Q * odd
-    with_sines = form.Q * even + form.P * odd
-    plus, minus = (with_cosines + with_sines) / 2, (with_cosines - with_sines) / 2
+    moments = PairMoments(term.law, form.W)
+    c, s = form.b.cos()[None], form.b.sin()[None]
     mass = (term.log_mass - term.log_coefficient).exp()
     second = torch.empty(d, d, dtype=torch.float64)
     for i in range(d):
         for j in range(i + 1):
-            value = (plus * pairs.second(i, j, -1) + minus * pairs.second(i, j, 1)).sum()
+            at_pairs = (moments.second(i, j, sign) for sign in (-1, 1))
+            value = form.coefficients.pairs.schur(*at_pairs).of_waves(c, s)[0]
             second[i, j] = second[j, i] = value / mass
-    mean = term_mean(term, torch.empty(1, 0, dtype=torch.float64))[0]
+    mean = term_mean(term, torch.empty(1, 0, dtype=torch.float64), term.log_mass[None])[0]
     shift = mean - term.offset
     about_offset = term.scale @ second @ term.scale.T
     covariance = about_offset - torch.outer(shift, shift)

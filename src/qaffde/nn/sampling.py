@@ -1,8 +1,10 @@
-r"""Exact draws, coordinate by coordinate, from one-dimensional conditionals.
+r"""Exact draws from one term, by rejection or coordinate by coordinate: whichever costs less.
 
-The density of one coordinate u given those before it, with those after it integrated out, is a
-law times a trigonometric polynomial. It is read at Chebyshev nodes, integrated as a series and
-inverted by bisection: the distribution function of a draw is right to about 1e-10.
+Rejection (:mod:`qaffde.nn.rejection`) is the way wherever q is nearly flat, in any dimension. The
+other way is for q with peaks, and for rows given what is rare: the density of one coordinate u
+given those before it, with those after it integrated out, is a law times a trigonometric
+polynomial. It is read at Chebyshev nodes, integrated as a series and inverted by Newton's steps:
+the distribution function of a draw is right to about 1e-10.
 """
 
 from collections.abc import Callable
@@ -13,28 +15,61 @@ from torch import Generator, Tensor
 from qaffde.functional.chebyshev import (
     antiderivative,
     chebyshev_basis,
-    chebyshev_nodes,
     coefficients,
     invert_increasing,
-    series_at,
-    series_length,
 )
+from qaffde.nn.coefficients import WAVES
+from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law
-from qaffde.nn.terms import Term, TrigonometricForm
+from qaffde.nn.rejection import draw_by_rejection, rejection_cost
+from qaffde.nn.series import density_series, nodes_of, values_along
+from qaffde.nn.terms import Term
 
 ROWS = 4096
+"""Rows that are drawn at once."""
+TABLED = 2000.0
+"""Cost of a coordinate that is read from a table, in the currency of Coefficients.cost."""
 
 
-def sample_term(term: Term, x: Tensor, generator: Generator) -> Tensor:
-    """Draws (n, d − t) of the last columns of a term, given the first, `x` of shape (n, t)."""
-    t = x.shape[1]
+def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generator) -> Tensor:
+    """Draws (n, d − t) of the last columns of a term, given the first.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, t)
+    log_marginal : Tensor of shape (n,)
+        Logarithm of the term at x, its last columns integrated out.
+    """
     u = term.whiten(x)
-    for j in range(t, term.n_dims):
-        form = term.form.integrated(j + 1, term.law)
-        read = _reader(form, term.law, u)
-        draws = [_draw(form, term.law, read(v), generator) for v in u.split(ROWS)]
+    mean_q = (log_marginal - term.log_prefactor(u)).exp()  # over the last columns, of each row
+    cost = sequential_cost(term.form, term.law, x.shape[1])
+    quick = rejection_cost(term.form.coefficients) <= cost * mean_q
+    drawn = torch.empty(len(x), term.n_dims - x.shape[1], dtype=torch.float64)
+    for rows, draw in ((quick, draw_by_rejection), (~quick, draw_in_sequence)):
+        if rows.any():
+            drawn[rows] = draw(term.form, term.law, u[rows], generator)
+    return term.unwhiten(u, drawn)
+
+
+def draw_in_sequence(form: TrigonometricForm, law: Law, u: Tensor, generator: Generator) -> Tensor:
+    """Draws (n, d − t) of the last coordinates, row by row given the first, `u` (n, t)."""
+    t = u.shape[1]
+    for j in range(t, form.W.shape[1]):
+        marginal = form.integrated(j + 1, law)
+        read = _reader(marginal, law, u)
+        draws = [_draw(marginal, law, read(v), generator) for v in u.split(ROWS)]
         u = torch.cat([u, torch.cat(draws)[:, None]], 1)
-    return (term.offset + u @ term.scale.T)[:, t:]
+    return u[:, t:]
+
+
+def sequential_cost(form: TrigonometricForm, law: Law, t: int) -> float:
+    """Cost of drawing a row's coordinates from t on in sequence."""
+    H, d = form.W.shape
+    evaluations = [WAVES + 3 * H] * (d - 1 - t) + [form.coefficients.cost]
+    return sum(
+        TABLED if j < 2 else len(nodes_of(form, law, j)) * each
+        for j, each in enumerate(evaluations, t)
+    )
 
 
 def _draw(form: TrigonometricForm, law: Law, q: Tensor, generator: Generator) -> Tensor:
@@ -43,53 +78,6 @@ def _draw(form: TrigonometricForm, law: Law, q: Tensor, generator: Generator) ->
     level = torch.rand(len(series), generator=generator, dtype=torch.float64)
     total = series.sum(1)  # every T_k(1) is one
     return law.reach * invert_increasing(series, slope, level * total)
-
-
-def nodes_of(form: TrigonometricForm, law: Law, column: int) -> Tensor:
-    """Points of one coordinate that determine q along it: its frequencies are 2·max|w|."""
-    omega = 2 * float(form.W[:, column].abs().max()) * law.reach
-    return law.reach * chebyshev_nodes(series_length(omega))
-
-
-def values_along(form: TrigonometricForm, law: Law, u: Tensor) -> Tensor:
-    """Values (n, m) of q at the nodes of the last coordinate, given the others, (n, d − 1)."""
-    nodes = nodes_of(form, law, -1)
-    angle = nodes[:, None] * form.W[:, -1]  # (m, D)
-    start = form.b + u @ form.W[:, :-1].T  # (n, D)
-    step = max(1, ROWS // len(nodes))
-    return torch.cat([_on_grid(form, theta, angle) for theta in start.split(step)])
-
-
-def _on_grid(form: TrigonometricForm, theta: Tensor, angle: Tensor) -> Tensor:
-    """Values (n, m) of q at all sums of phases (n, D) and (m, D), by the addition theorem."""
-    c, s = theta.cos()[:, None], theta.sin()[:, None]
-    cosines = torch.addcmul(c * angle.cos(), s, angle.sin(), value=-1).flatten(0, 1)
-    if form.factor is not None:
-        return form.of_waves(cosines, cosines).reshape(-1, len(angle))
-    sines = torch.addcmul(s * angle.cos(), c, angle.sin()).flatten(0, 1)
-    return form.of_waves(cosines, sines).reshape(-1, len(angle))
-
-
-def density_series(form: TrigonometricForm, law: Law, q: Tensor) -> Tensor:
-    """Series (n, m), on the law's reach, of law·q along the last coordinate.
-
-    Parameters
-    ----------
-    q : Tensor of shape (n, m')
-        Values at the nodes of the last coordinate.
-    """
-    omega = (2 * float(form.W[:, -1].abs().max()) + law.bandwidth) * law.reach
-    y = chebyshev_nodes(max(series_length(omega), q.shape[1]))
-    fine = coefficients(q) @ chebyshev_basis(y, q.shape[1]).T
-    density = fine * law.log_density(law.reach * y[:, None]).exp()
-    return coefficients(density) * law.reach
-
-
-def series_between(series: Tensor, law: Law, lower: Tensor, upper: Tensor) -> Tensor:
-    """Integral (n,) between two ends of shape (n,), row by row."""
-    ends = (end.clamp(-law.reach, law.reach) / law.reach for end in (upper, lower))
-    above, below = (series_at(series, end) for end in ends)
-    return above - below
 
 
 def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], Tensor]:

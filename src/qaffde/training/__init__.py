@@ -1,17 +1,30 @@
 """Training: what is minimised, on what, and how."""
 
 from qaffde.training.adaptive import fit_adaptive_features
-from qaffde.training.config import AdaptiveConfig
-from qaffde.training.losses import plain_loss, squared_loss
+from qaffde.training.checkpoint import Checkpoint, CheckpointError
+from qaffde.training.config import AdaptiveConfig, LoopConfig
+from qaffde.training.history import History
+from qaffde.training.loop import TrainingDiverged, adam, train
+from qaffde.training.losses import negative_log_likelihood, plain_loss, squared_loss
 from qaffde.training.pairs import near_pairs, pair_kernel, random_pairs, sample_pairs
+from qaffde.training.progress import print_progress
 
 __all__ = [
     "AdaptiveConfig",
+    "Checkpoint",
+    "CheckpointError",
+    "History",
+    "LoopConfig",
+    "TrainingDiverged",
+    "adam",
     "fit_adaptive_features",
     "near_pairs",
+    "negative_log_likelihood",
     "pair_kernel",
     "plain_loss",
+    "print_progress",
     "random_pairs",
     "sample_pairs",
     "squared_loss",
+    "train",
 ]

@@ -1,6 +1,12 @@
 """Settings of the training algorithms."""
 
+import math
 from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+OPTIONAL = ("batch_size", "patience", "clip_norm", "time_limit")
+"""Settings that None switches off."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +61,78 @@ class AdaptiveConfig:
     def n_steps(self) -> int:
         """Steps of Adam in all."""
         return self.n_epochs * -(-self.n_pairs // self.batch_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    r"""Settings of :func:`train`.
+
+    The learning rate falls as a polynomial, as in the paper:
+
+    .. math:: \eta_t = (\eta_0 - \eta_T) (1 - t / T)^p + \eta_T
+
+    Parameters
+    ----------
+    max_steps : int, default=5000
+        T, the number of steps.
+    batch_size : int or None, default=512
+        Rows in a step; None takes all of them, unshuffled, as L-BFGS needs it.
+    learning_rate, final_learning_rate : float, default=1e-3, 1e-5
+        :math:`\eta_0` and :math:`\eta_T`.
+    decay_power : float, default=1.0
+        p, the degree of the polynomial.
+    weight_decay : float, default=0.0
+        Decoupled, as in AdamW.
+    clip_norm : float or None, default=None
+        Largest norm of the gradient.
+    eval_every : int, default=250
+        Steps between evaluations.
+    patience : int or None, default=None
+        Evaluations without improvement before training stops; None goes on to the end.
+    time_limit : float or None, default=None
+        Seconds before training stops.
+
+    Examples
+    --------
+    >>> config = LoopConfig(max_steps=100, learning_rate=0.1, final_learning_rate=0.0)
+    >>> [round(config.learning_rate_at(step), 3) for step in (0, 50, 100)]
+    [0.1, 0.05, 0.0]
+    """
+
+    max_steps: int = 5000
+    batch_size: int | None = 512
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 1e-5
+    decay_power: float = 1.0
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    eval_every: int = 250
+    patience: int | None = None
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "batch_size", "eval_every", "patience"):
+            _check(name, getattr(self, name), Integral, 1, "a whole number of at least 1")
+        for name in ("learning_rate", "decay_power", "clip_norm", "time_limit"):
+            _check(name, getattr(self, name), Real, math.ulp(0), "a positive number")
+        _check("weight_decay", self.weight_decay, Real, 0, "a number of at least 0")
+        if not 0 <= self.final_learning_rate <= self.learning_rate:
+            raise ValueError(
+                f"final_learning_rate={self.final_learning_rate!r} must lie between 0 and "
+                f"learning_rate={self.learning_rate!r}"
+            )
+
+    def learning_rate_at(self, step: int) -> float:
+        """Learning rate after `step` steps."""
+        left = max(0.0, 1 - step / self.max_steps) ** self.decay_power
+        return (self.learning_rate - self.final_learning_rate) * left + self.final_learning_rate
+
+
+def _check(name: str, value: Any, kind: type, minimum: float, wanted: str) -> None:
+    """Reject anything but None or a number of this kind of at least `minimum`."""
+    if value is None and name in OPTIONAL:
+        return
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not value >= minimum:
+        also = " or None" if name in OPTIONAL else ""
+        raise ValueError(f"{name}={value!r} must be {wanted}{also}")

@@ -5,9 +5,11 @@ r"""What Algorithm 1 minimises: the squared error of the kernel over pairs of po
 The paper means two approximations :math:`\hat k` of the same kernel. They need frequencies of
 different scale: the spectrum of :math:`k_{\gamma/2}` for the squared, of :math:`k_\gamma` (wider
 by √2) for the plain one.
+
+Densities are trained by their likelihood, :func:`negative_log_likelihood`.
 """
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def squared_loss(inner: Tensor, kernel: Tensor) -> Tensor:
@@ -49,3 +51,33 @@ def plain_loss(inner: Tensor, kernel: Tensor) -> Tensor:
     tensor(0.0312)
     """
     return (inner - kernel).square().mean()
+
+
+def negative_log_likelihood(
+    module: nn.Module, x: Tensor, weight: Tensor, *context: Tensor
+) -> Tensor:
+    r"""Mean :math:`-w \log p(x)` over a batch: weights of mean one over all the rows.
+
+    Batches are not divided by their own weight, so that their mean over an epoch is the loss of
+    all rows.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A :class:`~qaffde.nn.Density`, or whatever else maps rows to log-probabilities.
+    x : Tensor of shape (n, d)
+    weight : Tensor of shape (n,)
+    *context : Tensor of shape (n, k)
+        What the density is conditional on, if anything; passed on to it.
+
+    Examples
+    --------
+    >>> import math, torch
+    >>> from qaffde.nn import Density
+    >>> class Uniform(Density):
+    ...     def log_prob(self, x):
+    ...         return torch.zeros(len(x)) - math.log(2)
+    >>> negative_log_likelihood(Uniform(), torch.rand(3, 1), torch.ones(3))
+    tensor(0.6931)
+    """
+    return -(weight * module(x, *context)).mean()

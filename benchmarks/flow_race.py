@@ -1,0 +1,152 @@
+"""Race QAFFDE-SGD against a neural spline flow that has many times its time.
+
+    python -m benchmarks.flow_race run [--sets NAME …] [--factor F] [--n ROWS] [--out FILE]
+    python -m benchmarks.flow_race report [--rows FILE]
+
+Both train with defaults on the same rows, one after the other in one process, and are judged on
+the same held-out rows. The flow gets as many steps as fit into F times the time, so that its
+learning rate falls to the end. Rows are appended as they are measured, and those that are there
+are not measured again.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from qaffde import QAFFDESGD
+from qaffde.baselines import NSF
+from qaffde.targets import PLANAR, get_target
+
+ROWS = ROOT / "benchmarks/results/flow_race.jsonl"
+PAGE = ROOT / "docs/flow_race.md"
+N_HELD_OUT = 50_000
+TRIAL_STEPS = 100
+
+Array = NDArray[np.float64]
+
+
+def race(train: Array, held_out: Array, factor: float, seed: int, **parameters: Any) -> Row:
+    """Held-out mean log-likelihood and seconds of both; `parameters` are those of QAFFDE-SGD."""
+    ours = QAFFDESGD(random_state=seed, **parameters)
+    seconds = _seconds(lambda: ours.fit(train))
+    steps = steps_within(factor * seconds, train, seed)
+    flow = NSF(max_steps=steps, patience=None, random_state=seed)
+    flow_seconds = _seconds(lambda: flow.fit(train))
+    return {
+        "factor": factor,
+        "qaffde_sgd": {"log_likelihood": ours.score(held_out), "seconds": round(seconds, 3)},
+        "nsf": {
+            "log_likelihood": flow.score(held_out),
+            "seconds": round(flow_seconds, 3),
+            "steps": steps,
+        },
+    }
+
+
+def steps_within(seconds: float, train: Array, seed: int) -> int:
+    """Steps of the flow that fit into some seconds, from a short trial."""
+    trial = NSF(max_steps=TRIAL_STEPS, patience=None, random_state=seed)
+    short = NSF(max_steps=1, patience=None, random_state=seed)
+    overhead = _seconds(lambda: short.fit(train))
+    step = max(_seconds(lambda: trial.fit(train)) - overhead, 1e-3) / (TRIAL_STEPS - 1)
+    return max(1, int((seconds - overhead) / step))
+
+
+def run(sets: Iterable[str], factor: float, n: int, seed: int, path: Path) -> None:
+    """Append the row of every set that the file does not have yet."""
+    done = {(row["set"], row["seed"], row["factor"], row["n_train"]) for row in read_rows(path)}
+    for name in sets:
+        if (name, seed, factor, n) in done:
+            continue
+        target = get_target(name)
+        train, held_out = target.sample(n, 2 * seed), target.sample(N_HELD_OUT, 2 * seed + 1)
+        entropy = -float(target.log_prob(held_out).mean())
+        row = {"set": name, "seed": seed, "n_train": n, "entropy": entropy}
+        row |= race(train, held_out, factor, seed) | provenance()
+        append_row(row, path)
+        print(" | ".join(_line(row)), flush=True)
+
+
+def table(rows: list[Row]) -> str:
+    """One line for each race."""
+    head = ["set", "QAFFDE-SGD: excess", "seconds", "NSF: excess", "seconds", "times", "better"]
+    return markdown_table(head, [_line(row) for row in rows])
+
+
+def _line(row: Row) -> list[str]:
+    ours, flow = row["qaffde_sgd"], row["nsf"]
+    excess = [-row["entropy"] - side["log_likelihood"] for side in (ours, flow)]
+    return [
+        row["set"],
+        f"{excess[0]:.5f}",
+        f"{ours['seconds']:.0f}",
+        f"{excess[1]:.5f}",
+        f"{flow['seconds']:.0f}",
+        f"{flow['seconds'] / ours['seconds']:.1f}",
+        "QAFFDE-SGD" if excess[0] <= excess[1] else "NSF",
+    ]
+
+
+def report(rows: list[Row], page: Path = PAGE) -> None:
+    """Write the page."""
+    wins = sum(_line(row)[-1] == "QAFFDE-SGD" for row in rows)
+    page.write_text(
+        f"""\
+# Race against a flow
+
+`QAFFDESGD()` and a neural spline flow (zuko, autoregressive, our defaults) on the same
+{rows[0]["n_train"]:,} rows, in one process, {rows[0]["threads"]} thread(s).
+The flow gets as many steps as fit into {rows[0]["factor"]:g} times the time that QAFFDE-SGD took.
+Excess: held-out negative log-likelihood over the true one, in nats.
+
+{table(rows)}
+
+QAFFDE-SGD has the better held-out likelihood on {wins} of {len(rows)} sets: there the flow needs
+more than the times in the table, if it gets there at all.
+
+Rebuild with `python -m benchmarks.flow_race run`, then `report`.
+""",
+        encoding="utf-8",
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = _parser().parse_args(arguments)
+    if options.command == "run":
+        run(options.sets, options.factor, options.n, options.seed, options.out)
+        print(table(read_rows(options.out)))
+    else:
+        report(read_rows(options.rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="race and append rows")
+    command.add_argument("--sets", nargs="+", choices=PLANAR, default=PLANAR, metavar="NAME")
+    command.add_argument("--factor", type=float, default=10.0)
+    command.add_argument("--n", type=int, default=100_000)
+    command.add_argument("--seed", type=int, default=20)
+    command.add_argument("--out", type=Path, default=ROWS)
+    command = commands.add_parser("report", help="rebuild the page from the rows")
+    command.add_argument("--rows", type=Path, default=ROWS)
+    return parser
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

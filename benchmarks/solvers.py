@@ -1,0 +1,161 @@
+"""Race the solvers of the convex problem: whose likelihood is best after how many seconds.
+
+    python -m benchmarks.solvers run [--n ROWS] [--seconds S] [--out FILE]
+    python -m benchmarks.solvers report [--rows FILE]
+
+Every solver starts from the same state, on the same coordinates, and has the same time. ``report``
+rebuilds docs/solvers.md from the rows.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from qaffde.estimators.assembly import draw_features
+from qaffde.estimators.data_measure import fit_box
+from qaffde.targets import get_target
+from qaffde.training import History, negative_log_likelihood, train
+from qaffde.training.likelihood import Whitening, whiten
+from qaffde.training.solvers import SOLVERS
+
+ROWS = ROOT / "benchmarks/results/solvers.jsonl"
+PAGE = ROOT / "docs/solvers.md"
+PROBLEMS = {"potential_1": 0.35, "potential_3": 0.3, "swiss_roll": 0.3}
+"""Sets, and bandwidths in the units of the data."""
+RIDGES = (1e-3, 1e-6)
+RANK = 16
+GAPS = (1e-2, 1e-3, 1e-4)
+"""Nats between a training likelihood and the best that any solver reached."""
+ENDLESS = 10**6
+
+
+def run(n: int, seconds: float) -> Iterator[Row]:
+    """Rows of every problem, ridge and solver."""
+    for name, h in PROBLEMS.items():
+        for ridge in RIDGES:
+            space, X = problem(name, h, ridge, n)
+            E = space.coordinates(X)
+            for solver in SOLVERS:
+                history = race(solver, space, X, E, seconds)
+                yield {
+                    "set": name,
+                    "bandwidth": h,
+                    "ridge": ridge,
+                    "n": n,
+                    "n_coordinates": E.shape[1],
+                    "rank": RANK,
+                    "solver": solver,
+                    "seconds": [round(value, 3) for value in history.seconds],
+                    "loss": [round(value, 7) for value in history.valid_loss],
+                    **provenance(),
+                }
+
+
+def problem(name: str, h: float, ridge: float, n: int) -> tuple[Whitening, Tensor]:
+    """Whitened features on the box of n rows of a set."""
+    X = torch.tensor(get_target(name).sample(n, random_state=0))
+    measure = fit_box(X, roomy=True)
+    bandwidth = torch.full((2,), h, dtype=X.dtype)
+    generator = torch.Generator().manual_seed(0)
+    features = draw_features("lattice", 1000, bandwidth, measure, X, generator)
+    return whiten(features, measure, ridge, 1e-7), X
+
+
+def race(solver: str, space: Whitening, X: Tensor, E: Tensor, seconds: float) -> History:
+    """Run a solver against the clock; its validation loss is that of all training rows.
+
+    The evaluations are on the clock too: the same for all, and few for those with small steps.
+    """
+    weight = torch.ones(len(E))
+    state, chosen = space.start(X, weight, RANK), SOLVERS[solver]
+    every = 20 if solver == "adam" else max(1, 10 // chosen.iterations)
+    steps = 1500 if solver == "adam" else ENDLESS  # Adam's rate must fall within its time
+    config = chosen.config(steps * chosen.iterations, time_limit=seconds, eval_every=every)
+    rows = (E, weight)
+    return train(
+        state,
+        negative_log_likelihood,
+        rows,
+        rows,
+        config,
+        torch.Generator().manual_seed(0),
+        make_optimizer=chosen.make_optimizer,
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """Seconds until a likelihood is within each gap of the best, for every problem and solver."""
+    head = ["set", "ridge", "n", *SOLVERS]
+    problems = {(row["set"], row["ridge"]): row for row in rows}
+    lines = []
+    for (name, ridge), any_row in problems.items():
+        of = {row["solver"]: row for row in rows if (row["set"], row["ridge"]) == (name, ridge)}
+        best = min(min(row["loss"]) for row in of.values())
+        cells = [_times(of[solver], best) if solver in of else "" for solver in SOLVERS]
+        lines.append([name, f"{ridge:g}", str(any_row["n_coordinates"]), *cells])
+    return markdown_table(head, lines)
+
+
+def _times(row: Row, best: float) -> str:
+    return " / ".join(_time_to(row, best + gap) for gap in GAPS)
+
+
+def _time_to(row: Row, loss: float) -> str:
+    reached = (t for t, value in zip(row["seconds"], row["loss"], strict=True) if value <= loss)
+    first = next(reached, None)
+    return "–" if first is None else f"{first:.1f}"
+
+
+def report(rows: list[Row], page: Path = PAGE) -> None:
+    """Write the page."""
+    n, threads = rows[0]["n"], rows[0]["threads"]
+    gaps = ", ".join(f"{gap:g}" for gap in GAPS)
+    page.write_text(
+        f"""\
+# Solvers of the convex problem
+
+Seconds until the mean training log-likelihood is within {gaps} nats of the best that any solver
+reached ("–": not in its time); {n:,} rows, rank {RANK}, {threads} thread(s), n coordinates.
+
+{table(rows)}
+
+All start from the closed form (Algorithm 2) and see the same coordinates. L-BFGS is the default
+of `QAFFDESGD`. The fixed point is the RσR iteration of maximum-likelihood tomography; accelerated,
+it has Nesterov's momentum and starts anew when the likelihood falls.
+
+Rebuild with `python -m benchmarks.solvers run`, then `report`.
+""",
+        encoding="utf-8",
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = _parser().parse_args(arguments)
+    if options.command == "run":
+        write_rows(run(options.n, options.seconds), options.out)
+        print(table(read_rows(options.out)))
+    else:
+        report(read_rows(options.rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="race and write rows")
+    command.add_argument("--n", type=int, default=50_000)
+    command.add_argument("--seconds", type=float, default=15.0, help="for each solver")
+    command.add_argument("--out", type=Path, default=ROWS)
+    command = commands.add_parser("report", help="rebuild the page from the rows")
+    command.add_argument("--rows", type=Path, default=ROWS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Classical estimators: the exact kernel density estimate, Gaussian mixtures, and DMKDE."""
+
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from sklearn.neighbors import KernelDensity
+from torch import Generator, Tensor
+
+from qaffde.baselines.base import DrawingEstimator, split
+from qaffde.estimators import QAFFDE
+from qaffde.estimators.bandwidth import scott, silverman
+from qaffde.estimators.data_measure import effective_count, fit_mixture
+from qaffde.estimators.kernel_rule import held_out_kde
+from qaffde.estimators.parameters import check_bandwidth, check_count, check_share
+from qaffde.estimators.random import generator_from
+from qaffde.estimators.scaling import standardize
+from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
+
+BANDWIDTH_RULES = ("auto", "scott", "silverman")
+MAX_COMPONENTS = 256
+MIN_ROWS_PER_COMPONENT = 5
+
+
+class KernelSum(Density):
+    """Gaussian kernels of bandwidth one on weighted rows, summed by scikit-learn.
+
+    Parameters
+    ----------
+    Z, weight : Tensors of shapes (n, d), (n,)
+    """
+
+    def __init__(self, Z: Tensor, weight: Tensor) -> None:
+        super().__init__()
+        self.model = KernelDensity(bandwidth=1.0).fit(Z.numpy(), sample_weight=weight.numpy())
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,)."""
+        return torch.from_numpy(self.model.score_samples(x.numpy()))
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Draws of shape (n, d): rows with Gaussian noise."""
+        seed = int(torch.randint(2**31 - 1, (), generator=generator))
+        return torch.from_numpy(self.model.sample(n, random_state=seed))
+
+
+class KDE(DrawingEstimator):
+    r"""Exact Gaussian kernel density estimate (Rosenblatt, 1956; Parzen, 1962).
+
+    .. math:: p(x) = \frac{1}{\sum_i w_i} \sum_i w_i \prod_t n(x_t;\, x_{it},\, h_t)
+
+    by :class:`sklearn.neighbors.KernelDensity`. It keeps all the rows, and scoring one costs as
+    many kernels as there are rows.
+
+    Parameters
+    ----------
+    bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
+        Standard deviation of the kernel, in the units of the data. "auto" maximises the held-out
+        likelihood of a sample of the rows; it and the rules are in proportion to the columns'
+        standard deviations.
+    random_state : int, RandomState instance or None, default=None
+        Chooses that sample.
+
+    Attributes
+    ----------
+    bandwidth_ : ndarray of shape (d,)
+    density_ : qaffde.nn.StandardizedDensity
+    n_features_in_ : int
+    """
+
+    def __init__(self, bandwidth: Any = "auto", random_state: Any = None) -> None:
+        self.bandwidth = bandwidth
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Keep the rows of `X` and choose the bandwidth.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+        """
+        rows, weight = self._validated(X, sample_weight)
+        numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
+        location, scale = standardize(self, rows, weight, numbers)
+        h = numbers
+        if h is None:
+            h = scale * self._factor((rows - location) / scale, weight)
+        kernels = KernelSum((rows - location) / h, weight)
+        self.density_ = StandardizedDensity(kernels, location, h)
+        self.bandwidth_ = h.numpy()
+        return self
+
+    def _factor(self, Z: Tensor, weight: Tensor) -> float:
+        """Bandwidth in standard deviations."""
+        n, d = effective_count(weight), Z.shape[1]
+        if self.bandwidth == "scott":
+            return scott(n, d)
+        if self.bandwidth == "silverman" or len(Z) < 2 * MIN_ROWS_PER_COMPONENT:
+            return silverman(n, d)
+        return held_out_kde(Z, weight, generator_from(self.random_state))
+
+
+class MixtureDensity(Density):
+    """Mixture of Gaussians.
+
+    Parameters
+    ----------
+    measure : GaussianMeasure
+        Weights, means and covariances.
+    """
+
+    def __init__(self, measure: GaussianMeasure) -> None:
+        super().__init__()
+        self.measure = measure
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,)."""
+        return self.measure.log_density(x)
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Draws of shape (n, d)."""
+        weights, means = self.measure.weights, self.measure.means
+        k = torch.multinomial(weights, n, replacement=True, generator=generator)
+        noise = torch.randn(n, means.shape[1], 1, generator=generator, dtype=means.dtype)
+        return means[k] + (self.measure.cholesky[k] @ noise)[..., 0]
+
+
+class GMM(DrawingEstimator):
+    """Mixture of Gaussians with full covariances, by expectation–maximisation.
+
+    The fit is that of :class:`sklearn.mixture.GaussianMixture`, on the rows or, under weights, on
+    a systematic resample of them.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        "auto" doubles the number from one for as long as the held-out likelihood rises.
+    validation_fraction : float, default=0.2
+        Share of the rows that "auto" holds out; the mixture is then fitted to all.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    n_components_ : int
+    density_ : qaffde.nn.StandardizedDensity
+    n_features_in_ : int
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        validation_fraction: float = 0.2,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the mixture to the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+        """
+        check_count("n_components", self.n_components, auto=True)
+        check_share("validation_fraction", self.validation_fraction)
+        rows, weight = self._validated(X, sample_weight)
+        location, scale = standardize(self, rows, weight, None)
+        Z, generator = (rows - location) / scale, generator_from(self.random_state)
+        self.n_components_ = self._size(Z, weight, generator)
+        measure = fit_mixture(Z, weight, self.n_components_, generator, rows=len(Z))
+        self.density_ = StandardizedDensity(MixtureDensity(measure), location, scale)
+        return self
+
+    def _size(self, Z: Tensor, weight: Tensor, generator: Generator) -> int:
+        """Number of components: given, or the last doubling that helped on held-out rows."""
+        if self.n_components != "auto":
+            if int(self.n_components) > len(Z):
+                raise ValueError(
+                    f"n_components={self.n_components} is too many for {len(Z)} rows; take fewer "
+                    'or "auto"'
+                )
+            return int(self.n_components)
+        chosen, held_out = split(len(Z), self.validation_fraction, generator)
+        best, size, most = -torch.inf, 1, min(MAX_COMPONENTS, len(Z) // MIN_ROWS_PER_COMPONENT)
+        while size <= most and len(held_out):
+            measure = fit_mixture(Z[chosen], weight[chosen], size, generator, rows=len(chosen))
+            score = float(weight[held_out] @ measure.log_density(Z[held_out]))
+            if score <= best:
+                break
+            best, size = score, 2 * size
+        return max(1, size // 2)
+
+
+def dmkde(**parameters: Any) -> QAFFDE:
+    """Density matrix of plain random Fourier features (DMKDE), the method the paper extends.
+
+    It is :class:`qaffde.QAFFDE` with random features, read as they are and divided by the mass of
+    the kernel. So it is no density (it has a floor and no finite integral) and cannot be drawn.
+
+    Parameters
+    ----------
+    **parameters
+        Of :class:`qaffde.QAFFDE`.
+
+    References
+    ----------
+    González et al., "Learning with density matrices and random features", 2022.
+    """
+    fixed = {"features": "random", "base_measure": "kernel", "measurement": "direct"}
+    return QAFFDE(**(fixed | parameters))

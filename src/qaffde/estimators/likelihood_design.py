@@ -1,0 +1,258 @@
+"""The untuned path of maximum likelihood: base measure, bandwidth and ridge, by held-out rows."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Generator, Tensor
+
+from qaffde.estimators.data_measure import MeasureSpec, blur_measure, within_scale
+from qaffde.estimators.design import (
+    MIN_SCALE,
+    Split,
+    choose_mixture,
+    indistinct,
+    make_splits,
+    weighted_mean,
+)
+from qaffde.nn import BaseMeasure, GaussianMeasure
+
+ROUGH_ROWS, FINE_ROWS = 40_000, 60_000
+FINE_FOLDS = 3
+RIDGE_ROWS = 100.0
+"""The ridge begins at this number over that of the rows."""
+START_FACTOR = 1.2
+ROUGH_STEP, FINE_STEP, RIDGE_STEP, BLUR_STEP = 2**0.5, 2**0.3, 3.0, 0.4
+ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
+"""Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
+MAX_STEPS = 12
+MAX_STRETCHED = 3
+"""Up to this number of columns, each has a bandwidth of its own."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is chosen before the likelihood is maximised.
+
+    Parameters
+    ----------
+    spec : MeasureSpec
+    bandwidth : Tensor of shape (d,)
+        Of the frequencies, in units of the rows.
+    ridge : float
+        Times the number of rows.
+    """
+
+    spec: MeasureSpec
+    bandwidth: Tensor
+    ridge: float = RIDGE_ROWS
+
+    def __str__(self) -> str:
+        h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
+        size = f" of {self.spec.n_components}" if self.spec.name == "mixture" else ""
+        size += f" blurred by {self.spec.blur:.4g}" if self.spec.blur else ""
+        return f"{self.spec.name}{size}, bandwidth {h}, ridge {self.ridge:.4g}/n"
+
+
+Judge = Callable[[BaseMeasure, Candidate, list[Split]], Tensor]
+"""Held-out log-densities of a candidate on a measure, one for each validation row of splits."""
+Move = Callable[[Candidate, int], Candidate]
+"""A neighbour of a candidate, in direction 1 or −1."""
+
+
+class Search:
+    """Climb to the candidate of the best held-out likelihood, for as long as there is time.
+
+    Every candidate is drawn from the same seed, so that a value does not depend on what was
+    judged before: only a deadline that is reached cuts the way short.
+
+    Parameters
+    ----------
+    Z, weight : Tensors of shapes (n, d), (n,)
+    judge : Judge
+    seed : int
+    deadline : float
+        On the clock of :func:`time.monotonic`.
+    known : dict of {str: Tensor}
+        Held-out log-densities of candidates that were judged before.
+    report : callable
+        Called as ``report(name, mean)`` after each candidate that was not known.
+    """
+
+    def __init__(
+        self,
+        Z: Tensor,
+        weight: Tensor,
+        judge: Judge,
+        *,
+        seed: int,
+        deadline: float,
+        known: dict[str, Tensor],
+        report: Callable[[str, float], None],
+    ) -> None:
+        self.Z, self.weight, self.judge = Z, weight, judge
+        self.seed, self.deadline = seed, deadline
+        self.known, self.report = known, report
+        self.fits: dict[tuple[MeasureSpec, int, int], BaseMeasure] = {}
+
+    def generator(self) -> Generator:
+        """A new generator, always from the same seed."""
+        return torch.Generator().manual_seed(self.seed)
+
+    @cached_property
+    def splits(self) -> dict[int, list[Split]]:
+        """One to find the way, and folds for the last steps, which held-out rows barely tell."""
+        return {
+            rows: make_splits(self.Z, self.weight, self.generator(), rows, n_folds)
+            for rows, n_folds in ((ROUGH_ROWS, 1), (FINE_ROWS, FINE_FOLDS))
+        }
+
+    @cached_property
+    def mixture(self) -> GaussianMeasure:
+        """The mixture of Gaussians whose size held-out rows like best."""
+        return choose_mixture(self.splits[ROUGH_ROWS][0], self.generator())
+
+    def run(
+        self, specs: list[MeasureSpec], bandwidth: Tensor | None, ridge: float | None
+    ) -> Candidate:
+        """Best candidate; a bandwidth or ridge that is given stays as it is.
+
+        Bandwidths start at the deviations within a part of the mixture: that is where the density
+        bends.
+        """
+        sized = [
+            replace(s, n_components=s.n_components or len(self.mixture.weights)) for s in specs
+        ]
+        h = self._start() if bandwidth is None else bandwidth
+        mu = RIDGE_ROWS if ridge is None else ridge
+        rough = [wider(ROUGH_STEP)] if bandwidth is None else []
+        summits = [self._climb(Candidate(s, h, mu), rough, ROUGH_ROWS) for s in sized]
+        best = self._best(summits, ROUGH_ROWS)
+        stretches = self._stretches(len(h)) if bandwidth is None else []
+        moves = stretches + ([stiffer] if ridge is None else [])
+        if best.spec.name == "mixture" and bandwidth is None:
+            moves.append(blurrier)
+        return self._sharpened(self._climb(best, moves, FINE_ROWS), stretches)
+
+    def measure(self, spec: MeasureSpec, h: Tensor) -> BaseMeasure:
+        """The base measure fitted to all rows, from where it was judged."""
+        judged = next((m for (s, *_), m in self.fits.items() if s == _sharp(spec)), None)
+        return spec.fit(self.Z, self.weight, h, self.generator(), judged)
+
+    def scores(self, candidate: Candidate, rows: int) -> Tensor:
+        """Held-out log-densities with splits of that many rows."""
+        name = f"{candidate} ({rows} rows)"
+        self._fitted(candidate, rows, 0)  # where `measure` begins, be the scores known or not
+        if name not in self.known:
+            groups = enumerate(self._groups(rows))
+            scores = [
+                self.judge(self._fitted(candidate, rows, i), candidate, g) for i, g in groups
+            ]
+            self.known[name] = torch.cat(scores)
+            self.report(name, weighted_mean(self.known[name], self._weight(rows)))
+        return self.known[name]
+
+    def value(self, candidate: Candidate, rows: int) -> float:
+        """Mean held-out log-likelihood."""
+        return weighted_mean(self.scores(candidate, rows), self._weight(rows))
+
+    def _weight(self, rows: int) -> Tensor:
+        return torch.cat([split.valid_weight for split in self.splits[rows]])
+
+    def _start(self) -> Tensor:
+        return START_FACTOR * within_scale(self.mixture).clamp(min=MIN_SCALE)
+
+    @staticmethod
+    def _stretches(d: int) -> list[Move]:
+        columns = torch.eye(d) if d <= MAX_STRETCHED else torch.ones(1, d)
+        return [wider(FINE_STEP, marked) for marked in columns]
+
+    def _groups(self, rows: int) -> list[list[Split]]:
+        """Splits that share a base measure.
+
+        To compare bases, each split has its own, that did not see the validation rows. The last
+        steps keep the base, and folds may share one that saw all of them, and all coordinates.
+        """
+        splits = self.splits[rows]
+        return [splits] if rows == FINE_ROWS else [[split] for split in splits]
+
+    def _fitted(self, candidate: Candidate, rows: int, number: int) -> BaseMeasure:
+        """The base measure of a candidate, fitted once for each group of splits, then blurred."""
+        spec, h = _sharp(candidate.spec), candidate.bandwidth
+        key = (spec, rows, number)
+        if key not in self.fits:
+            group = self._groups(rows)[number]
+            Z, weight = group[0].train, group[0].train_weight
+            if len(group) > 1:
+                Z = torch.cat([split.valid for split in group])
+                weight = torch.cat([split.valid_weight for split in group])
+            start = self.mixture if spec.name == "mixture" else None
+            self.fits[key] = spec.fit(Z, weight, h, self.generator(), start)
+        return blur_measure(self.fits[key], candidate.spec.blur * h)
+
+    def _best(self, candidates: list[Candidate], rows: int) -> Candidate:
+        """First candidate that held-out rows cannot tell from the best: the plainer ones lead."""
+        if len(candidates) == 1:
+            return candidates[0]
+        best = max(candidates, key=lambda candidate: self.value(candidate, rows))
+        return next(c for c in candidates if c is best or self._ties(c, best, rows))
+
+    def _ties(self, candidate: Candidate, best: Candidate, rows: int) -> bool:
+        scores, reference = self.scores(candidate, rows), self.scores(best, rows)
+        return indistinct(scores, reference, self._weight(rows))
+
+    def _climb(self, start: Candidate, moves: list[Move], rows: int) -> Candidate:
+        """Go along each move in turn for as long as the held-out likelihood rises."""
+        best = start
+        for move in moves:
+            up = self._along(best, move, 1, rows)
+            best = self._along(best, move, -1, rows) if up is best else up
+        return best
+
+    def _along(self, best: Candidate, move: Move, direction: int, rows: int) -> Candidate:
+        for _ in range(MAX_STEPS):
+            ahead = move(best, direction)
+            gain = ROUGH_GAIN if rows == ROUGH_ROWS else FINE_GAIN
+            if self._is_late() or self.value(ahead, rows) <= self.value(best, rows) + gain:
+                break
+            best = ahead
+        return best
+
+    def _sharpened(self, best: Candidate, stretches: list[Move]) -> Candidate:
+        """One step narrower along each move, where held-out rows cannot tell the difference.
+
+        Less smoothing costs a little variance, which ranks survive better than bias.
+        """
+        sharp = best
+        for move in stretches:
+            ahead = move(sharp, -1)
+            if not self._is_late() and self._ties(ahead, best, FINE_ROWS):
+                sharp = ahead
+        return sharp
+
+    def _is_late(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+
+def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
+    """Move that multiplies the bandwidth of the columns that are marked by one."""
+    return lambda candidate, direction: replace(
+        candidate, bandwidth=candidate.bandwidth * factor ** (direction * columns)
+    )
+
+
+def blurrier(candidate: Candidate, direction: int) -> Candidate:
+    """Move that blurs a mixture, whose own bumps may be finer than the features can take back."""
+    blur = max(0.0, candidate.spec.blur + BLUR_STEP * direction)
+    return replace(candidate, spec=replace(candidate.spec, blur=blur))
+
+
+def _sharp(spec: MeasureSpec) -> MeasureSpec:
+    return replace(spec, blur=0.0)
+
+
+def stiffer(candidate: Candidate, direction: int) -> Candidate:
+    """Move that multiplies the ridge."""
+    return replace(candidate, ridge=candidate.ridge * RIDGE_STEP**direction)

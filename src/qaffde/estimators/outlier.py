@@ -1,0 +1,211 @@
+"""Outliers: rows where the density is low, by a density that they have no part in."""
+
+from copy import copy
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.random import generator_from
+from qaffde.estimators.regions import weighted_quantile
+from qaffde.estimators.updates import UpdatableEstimator
+
+FOLDS = 5
+TRIMMED = 0.1
+"""Share of training rows, the least likely ones, that the density does without.
+
+More than most data hold of outliers: a density that lacks a few of its tails ranks rows as
+before, one that was shaped by outliers does not.
+"""
+FALSE_ALARMS = 0.01
+"""With "auto", the share of fresh rows like the training rows that are called outliers."""
+
+
+class QAFFDEOutlierDetector(OutlierMixin, BaseEstimator):
+    r"""Outliers by a low density.
+
+    Training rows may hold outliers, which a density takes for its own: they widen its units and
+    its base, and each of them has a bump to vouch for it. So the density is fitted twice. After
+    the first fit each row is scored by the density of the other folds; the lowest tenth, or the
+    share `contamination` if that is more, are left out of the second. With a :class:`QAFFDE` the
+    folds cost no fit of their own: ρ is a sum, and rows leave it exactly
+    (:meth:`QAFFDE.forget`).
+
+    Parameters
+    ----------
+    estimator : density estimator, optional
+        Anything with `fit` and `score_samples` of this package; an untuned :class:`QAFFDE` by
+        default.
+    contamination : "auto" or float in (0, 0.5], default="auto"
+        Share of outliers among the training rows, where it is known: `offset_` is then the
+        quantile of their scores. "auto" takes the 1 % quantile of the scores out of fold, below
+        which one in a hundred fresh rows of the same origin falls: a false-alarm rate that the
+        rows themselves vouch for, in any number of columns. It is no guess of how many outliers
+        there are: where it is more than one in a hundred, say so.
+    random_state : int, RandomState instance or None, default=None
+        For the folds and for the default estimator.
+
+    Attributes
+    ----------
+    estimator_ : density estimator
+        Fitted, without the rows that were left out.
+    offset_ : float
+        Log-density below which a row is an outlier.
+    out_of_fold_scores_ : ndarray of shape (n,)
+        Log-density of each training row, under the density without its fold (and without the
+        rows that were left out).
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X had names
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(500, 2))
+    >>> detector = QAFFDEOutlierDetector(random_state=0).fit(X)
+    >>> detector.predict([[0.0, 0.0], [5.0, 5.0]])
+    array([ 1, -1])
+    """
+
+    def __init__(
+        self,
+        estimator: DensityEstimator | None = None,
+        *,
+        contamination: float | str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.contamination = contamination
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the density and the offset.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+            Copies of a row are one row of their weight: in two folds they would vouch for each
+            other.
+        """
+        share = _check_contamination(self.contamination)
+        rows: Any = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
+        weight: Any = _check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        distinct, copy_of = np.unique(rows[counted], axis=0, return_inverse=True)
+        total: Any = np.bincount(copy_of.ravel(), weight[counted])
+        scores = self._fit_distinct(distinct, total, share)
+        self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
+        self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
+        return self
+
+    def _fit_distinct(self, X: Array, weight: Array, share: float) -> Array:
+        """Fit to different rows, and return their scores out of fold."""
+        whole = self._new().fit(X, sample_weight=weight)
+        scores = _scores_out_of_fold(whole, X, weight, self.random_state)
+        trusted = scores >= weighted_quantile(scores, weight, max(share, TRIMMED))
+        self.estimator_ = _fit_core(whole, X, weight, trusted)
+        scores = _scores_out_of_fold(self.estimator_, X, weight * trusted, self.random_state)
+        judged = scores if self.contamination == "auto" else self.estimator_.score_samples(X)
+        self.offset_ = float(weighted_quantile(judged, weight, share))
+        return scores
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Log-density of each row: the lower, the more of an outlier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return self.estimator_.score_samples(rows)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Log-density above the offset: negative for outliers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Call each row an inlier (1) or an outlier (−1).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of int, of shape (n,)
+        """
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _new(self) -> DensityEstimator:
+        if self.estimator is None:
+            return QAFFDE(random_state=self.random_state)
+        return clone(self.estimator)
+
+
+def _check_contamination(value: Any) -> float:
+    """Share of training rows below the offset."""
+    if isinstance(value, str) and value == "auto":
+        return FALSE_ALARMS
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 0.5:  # type: ignore[operator]
+        raise ValueError(f'contamination={value!r} must be "auto" or a number in (0, 0.5]')
+    return float(value)
+
+
+def _scores_out_of_fold(
+    model: DensityEstimator, X: Array, weight: Array, random_state: Any
+) -> Array:
+    """Log-density (n,) of each row, under the density without its fold."""
+    order = torch.randperm(len(X), generator=generator_from(random_state)).numpy()
+    scores = np.empty(len(X))
+    for fold in np.array_split(order, min(FOLDS, len(X))):
+        held_out = np.zeros(len(X), dtype=bool)
+        held_out[fold] = True
+        scores[fold] = _without(model, X, weight, held_out).score_samples(X[fold])
+    return scores
+
+
+def _fit_core(
+    whole: DensityEstimator, X: Array, weight: Array, trusted: NDArray[np.bool_]
+) -> DensityEstimator:
+    """Fit anew to the trusted rows; where they have no density of their own, forget the others.
+
+    A column that only outliers move is constant without them.
+    """
+    try:
+        return clone(whole).fit(X[trusted], sample_weight=weight[trusted])
+    except ValueError:
+        return _without(whole, X, weight, ~trusted)
+
+
+def _without(
+    model: DensityEstimator, X: Array, weight: Array, left_out: NDArray[np.bool_]
+) -> DensityEstimator:
+    """The density without some of its rows; `model` stays as it is."""
+    if not weight[left_out].any():
+        return model
+    if isinstance(model, UpdatableEstimator):
+        return copy(model).forget(X[left_out], sample_weight=weight[left_out])
+    return clone(model).fit(X[~left_out], sample_weight=weight[~left_out])

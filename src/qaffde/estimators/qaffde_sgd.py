@@ -1,0 +1,326 @@
+"""QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
+
+import os
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from qaffde import functional as QF
+from qaffde.estimators.assembly import (
+    BASE_MEASURES,
+    check_bounds_belong,
+    in_data_units,
+)
+from qaffde.estimators.base import Array
+from qaffde.estimators.encoder import (
+    behind,
+    check_encoder,
+    encode_rows,
+    has_parameters,
+    own_encoder,
+)
+from qaffde.estimators.likelihood_fit import LikelihoodEstimator
+from qaffde.estimators.parameters import (
+    check_bandwidth,
+    check_bounds,
+    check_choice,
+    check_count,
+    check_lattice,
+    check_mixture,
+    check_rank,
+    check_share,
+)
+from qaffde.estimators.random import generator_from
+from qaffde.estimators.refusal import Refused
+from qaffde.estimators.regions import Seed
+from qaffde.estimators.rows import Clock, Rows
+from qaffde.estimators.scaling import standardize
+from qaffde.estimators.spectrum import SpectrumMixin
+from qaffde.nn import (
+    TransformedDensity,
+    decode,
+    expand,
+)
+from qaffde.training import LoopConfig
+from qaffde.training.solvers import SOLVERS
+
+
+class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
+    r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
+
+    The density is that of :class:`QAFFDE`,
+
+    .. math:: p(x) = m(x)\, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
+
+    but L maximises the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
+    features in the base measure m makes that likelihood exact and, in :math:`L^\top L`, convex.
+    A ridge on G keeps the density smooth; it is chosen with bandwidth and base measure by
+    held-out likelihood.
+
+    Parameters
+    ----------
+    n_features : int or "auto", default="auto"
+        Number D of Fourier features; "auto" is up to 1000. Those that add nothing are dropped.
+    bandwidth : "auto", float or array of d floats, default="auto"
+        Bandwidth of the frequencies, in the units of the data: the finest detail that the
+        density can have. "auto" maximises the held-out likelihood.
+    rank : int, float or "auto", default="auto"
+        Of the density matrix: a number, or a share of the coordinates; "auto" is 16
+        up to three columns and 64 beyond.
+    features : {"auto", "lattice", "sobol", "orthogonal", "paired", "random", "adaptive"}
+        How frequencies are found, as in :class:`QAFFDE`.
+    base_measure : {"auto", "box", "gaussian", "mixture"}, default="auto"
+        "auto" chooses by held-out likelihood between the box (of up to three columns; it is tight
+        where the density stops at an edge and roomy where it fades out) and the mixture, whose
+        size may be one.
+    bounds : pair or d pairs of floats, optional
+        Ends of the box, where they are known; None leaves an end to the data. Implies the box.
+    ridge : float or "auto", default="auto"
+        Share of the largest eigenvalue of G that is added to all of them while training. "auto"
+        maximises the held-out likelihood.
+    solver : {"lbfgs", "adam", "fixed_point", "accelerated_fixed_point"}, default="lbfgs"
+        For the convex problem of frozen features. L-BFGS won the benchmark of them all.
+    initialisation : {"closed_form", "random"}, default="closed_form"
+        Of the density matrix: by Algorithm 2, or at random.
+    learn_features : bool, default=False
+        Whether W and b learn too, by Adam on the exact likelihood, from the convex solution. That
+        pays where a few hundred frequencies must find their way in many columns.
+    encoder : torch.distributions.Transform or module that returns one, optional
+        Invertible map in front. Parameters of a module learn together with the density matrix.
+        `bandwidth` and `bounds` are then in the units of the code. Marginals, conditionals and
+        probabilities of what is behind a map have no closed form and are refused. (Inverses of
+        torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
+    normalisation : {"exact", "kernel"}, default="exact"
+        "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
+        of a density. See :class:`qaffde.nn.KernelMeasure`.
+    max_iter : int, default=60
+        Iterations of the convex solver; for "adam", epochs.
+    max_steps, batch_size, learning_rate : default=2000, 1024, 3e-3
+        Of Adam, where features or encoder learn; the rate falls linearly to 1e-5.
+    clip_norm : float or None, default=10.0
+        Largest norm of its gradient.
+    validation_fraction, patience : default=0.1, 10
+        Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
+        them before it stops. What was best on them is kept.
+    time_limit : float or None, default=60.0
+        Seconds. After 70 % of them the search takes what it has found; learning stops at the end.
+        A result that the clock did not cut short depends on the seed alone.
+    n_base_components : int or "auto", default="auto"
+        Number of Gaussians of the mixture base.
+    background : float or "auto", default="auto"
+        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1).
+    tolerance : float, default=1e-7
+        Eigenvalues of G below this share of the largest count as zero.
+    checkpoint : path or None, default=None
+        Where the state is kept while fitting, in files that begin with this name. A fit that was
+        killed goes on from them when called again with the same data, parameters and seed.
+    verbose : bool, default=False
+        Print progress.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    density_ : qaffde.nn.Density
+        The fitted density, a torch module.
+    bandwidth_ : ndarray of shape (d,)
+        Bandwidth of the frequencies in the units of the data (or of the code of an encoder).
+    ridge_ : float
+    base_measure_ : str
+    rank_, n_fourier_features_ : int
+    search_ : dict of {str: float}
+        Held-out log-likelihood of every candidate, in standardised units.
+    history_ : list of qaffde.training.History
+        Of the convex solver and, where something else learned, of Adam.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X had names
+
+    References
+    ----------
+    Gallego and González, "Quantum Adaptive Fourier Features for Neural Density Estimation", 2022.
+    Hradil, "Quantum-state estimation", 1997. Tsuchida et al., "Squared Neural Families", 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+    >>> model = QAFFDESGD(random_state=0).fit(X)
+    >>> model.score_samples([[0.0, 0.0]]).round(1)  # the true log-density is -1.84
+    array([-1.8])
+    """
+
+    partial_fit = Refused(
+        "a maximum-likelihood fit is no sum over rows, so QAFFDESGD cannot add rows to one; "
+        "use QAFFDE, which can, or fit again with all rows"
+    )
+    merge = Refused(
+        "a maximum-likelihood fit is no sum over rows, so two fits of QAFFDESGD cannot be merged; "
+        "use QAFFDE, whose fits can, or fit again with all rows"
+    )
+    forget = Refused(
+        "a maximum-likelihood fit is no sum over rows, so QAFFDESGD cannot forget some; "
+        "use QAFFDE, which can, or fit again with the rows that remain"
+    )
+
+    def __init__(
+        self,
+        n_features: int | str = "auto",
+        bandwidth: Any = "auto",
+        rank: int | float | str = "auto",
+        features: str = "auto",
+        base_measure: str = "auto",
+        bounds: Any = None,
+        *,
+        ridge: float | str = "auto",
+        solver: str = "lbfgs",
+        initialisation: str = "closed_form",
+        learn_features: bool = False,
+        encoder: Any = None,
+        normalisation: str = "exact",
+        max_iter: int = 60,
+        max_steps: int = 2000,
+        batch_size: int = 1024,
+        learning_rate: float = 3e-3,
+        clip_norm: float | None = 10.0,
+        validation_fraction: float = 0.1,
+        patience: int | None = 10,
+        time_limit: float | None = 60.0,
+        n_base_components: int | str = "auto",
+        background: float | str = "auto",
+        tolerance: float = 1e-7,
+        checkpoint: str | os.PathLike[str] | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.n_features = n_features
+        self.bandwidth = bandwidth
+        self.rank = rank
+        self.features = features
+        self.base_measure = base_measure
+        self.bounds = bounds
+        self.ridge = ridge
+        self.solver = solver
+        self.initialisation = initialisation
+        self.learn_features = learn_features
+        self.encoder = encoder
+        self.normalisation = normalisation
+        self.max_iter = max_iter
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.clip_norm = clip_norm
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.time_limit = time_limit
+        self.n_base_components = n_base_components
+        self.background = background
+        self.tolerance = tolerance
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the density to the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+        """
+        self._check_parameters()
+        clock = Clock(self.time_limit)
+        values, weight = self._validated(X, sample_weight)
+        encoder = own_encoder(self.encoder)
+        codes = values if encoder is None else encode_rows(encoder, values)
+        h, ends = self._check_data(codes)
+        location, scale = standardize(self, codes, weight, None)
+        rows = Rows((codes - location) / scale, weight, location, scale)
+        seed = int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+
+        search = self._search(rows, seed, clock)
+        candidate = self._candidate(
+            rows,
+            search,
+            None if h is None else h / scale,
+            None if ends is None else (ends - location) / scale,
+        )
+        measure = self._measure(candidate, search)
+        learn = self._learn if self.learn_features or has_parameters(encoder) else self._maximise
+        born, history = learn(rows, measure, candidate, seed, clock, values, encoder)
+
+        density = in_data_units(self._defended(born, rows), location, scale)
+        self.density_ = density if encoder is None else behind(encoder, density)
+        self.bandwidth_ = (candidate.bandwidth * scale).numpy()
+        self.ridge_ = candidate.ridge / rows.count
+        self.base_measure_ = candidate.spec.name
+        self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
+        self.search_ = {name: float(scores.mean()) for name, scores in search.known.items()}
+        self.history_ = history
+        if self.checkpoint is not None:
+            self._file("search").remove()
+        return self
+
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
+        """Exact independent draws.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d)
+        """
+        check_is_fitted(self)
+        if not isinstance(self.density_, TransformedDensity):
+            return super().sample(n_samples, random_state)
+        check_count("n_samples", n_samples)
+        codes = expand(self.density_.density).sample(n_samples, generator_from(random_state))
+        return decode(self.density_.encoder, codes).numpy()
+
+    def _check_parameters(self) -> None:
+        check_count("n_features", self.n_features, auto=True, minimum=2)
+        check_count("n_base_components", self.n_base_components, auto=True)
+        check_rank(self.rank)
+        check_choice("features", self.features, ("auto", *QF.FREQUENCIES, "adaptive"))
+        check_choice("base_measure", self.base_measure, BASE_MEASURES[:-1])
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("initialisation", self.initialisation, ("closed_form", "random"))
+        check_choice("normalisation", self.normalisation, ("exact", "kernel"))
+        for name in ("max_iter", "max_steps", "batch_size"):
+            check_count(name, getattr(self, name))
+        check_share("ridge", self.ridge, auto=True)
+        check_share("background", self.background, auto=True)
+        check_share("tolerance", self.tolerance)
+        check_share("validation_fraction", self.validation_fraction)
+        LoopConfig(  # for its checks, before anything takes time
+            learning_rate=self.learning_rate,
+            final_learning_rate=0.0,
+            clip_norm=self.clip_norm,
+            patience=self.patience,
+            time_limit=self.time_limit,
+        )
+        check_bounds_belong(self.bounds, self.base_measure)
+        check_encoder(self.encoder)
+        if self.normalisation == "kernel" and (self.base_measure, self.bounds) != ("auto", None):
+            raise ValueError(
+                'normalisation="kernel" has no base measure: leave base_measure and bounds out, '
+                'or set normalisation="exact"'
+            )
+        if self.checkpoint is not None and self.random_state is None:
+            raise ValueError(
+                "checkpoint needs a random_state: without one no two fits are the same, and one "
+                "that was killed could not be taken up again"
+            )
+
+    def _check_data(self, codes: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Bandwidths and ends of the box, as far as they are given."""
+        check_lattice(self.features, codes.shape[1])
+        check_mixture(self.n_base_components, len(codes))
+        numbers = check_bandwidth(self.bandwidth, codes.shape[1], ("auto",))
+        return numbers, check_bounds(self.bounds, codes)

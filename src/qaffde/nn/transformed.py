@@ -1,0 +1,77 @@
+"""A density behind an invertible map."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Transform
+
+from qaffde.nn.born import Density
+from qaffde.nn.mixtures import BornMixture, expand
+
+Encoder = Transform | nn.Module | Callable[[], Transform]
+
+
+class TransformedDensity(Density):
+    r"""Density of x when z = f(x) has the given density.
+
+    .. math:: \log p(x) = \log p_z(f(x)) + \log \lvert \det f'(x) \rvert
+
+    Parameters
+    ----------
+    density : Density
+        Of z.
+    encoder : torch.distributions.Transform, or module that returns one when it is called
+        f. Lazy transforms of zuko are such modules, and their parameters can learn.
+
+    Examples
+    --------
+    >>> from torch.distributions import AffineTransform
+    >>> class Uniform(Density):
+    ...     def log_prob(self, z):
+    ...         return torch.zeros(len(z))
+    >>> half = TransformedDensity(Uniform(), AffineTransform(0.0, 0.5))
+    >>> half.log_prob(torch.rand(1, 1)).exp()
+    tensor([0.5000])
+    """
+
+    def __init__(self, density: Density, encoder: Encoder) -> None:
+        super().__init__()
+        self.density = density
+        self.encoder = encoder
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (...) at x of shape (..., d), −∞ where f has no finite value."""
+        z, log_det = encode(self.encoder, x)
+        log_p = self.density.log_prob(z) + log_det
+        return log_p.masked_fill(~z.isfinite().all(-1), -torch.inf)
+
+
+def transform_of(encoder: Encoder) -> Transform:
+    """The transform itself, or that which a module returns."""
+    return encoder if isinstance(encoder, Transform) else encoder()
+
+
+def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Code z of shape (..., d) and log-determinant of shape (...)."""
+    transform = transform_of(encoder)
+    z = transform(x)
+    log_det = transform.log_abs_det_jacobian(x, z)
+    if log_det.ndim == x.ndim:
+        return z, log_det.sum(-1)  # column by column
+    return z, log_det.expand(x.shape[:-1])
+
+
+@torch.no_grad()
+def decode(encoder: Encoder, z: Tensor) -> Tensor:
+    """Points x of shape (n, d) of codes z."""
+    x: Tensor = transform_of(encoder).inv(z)
+    return x
+
+
+@expand.register
+def _(density: TransformedDensity) -> BornMixture:
+    raise ValueError(
+        "behind an encoder nothing can be integrated or conditioned in closed form; fit without "
+        "encoder, or count draws of sample"
+    )

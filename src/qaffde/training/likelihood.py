@@ -1,0 +1,268 @@
+r"""Algorithm 3: the density matrix of maximum likelihood, exact and, for frozen features, convex.
+
+In the whitened coordinates :math:`e(x) = (G + \mu I)^{-1/2} \phi(x)` the problem is that of
+quantum state tomography,
+
+.. math:: \max_{\sigma \succeq 0,\ \operatorname{tr} \sigma = 1}
+          \sum_i w_i \log e_i^\top \sigma e_i
+
+and the density :math:`m\, \phi^\top L^\top L \phi / \operatorname{tr}(L G L^\top)` with
+:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalised by G itself. For μ = 0
+that is maximum likelihood. A ridge μ > 0 adds the penalty
+:math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on rough functions, those
+that take large coefficients for a small norm, and the problem keeps its form.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde import functional as QF
+from qaffde.nn import (
+    BaseMeasure,
+    BornDensity,
+    DensityMatrix,
+    FourierFeatures,
+    KernelMeasure,
+)
+from qaffde.training.checkpoint import Checkpoint
+from qaffde.training.history import History
+from qaffde.training.loop import Report, train
+from qaffde.training.losses import negative_log_likelihood
+from qaffde.training.solvers import SOLVERS
+
+NEGLIGIBLE = 0.01
+"""Share of the ridge below which an eigenvalue of G, or a feature, adds nothing."""
+MAX_NEGLIGIBLE = 0.5
+"""Share of the largest that is never negligible, so that something is left under any ridge."""
+START_ROWS = 20_000
+BLOCK = 4096
+MAX_COORDINATES = 2**28
+"""Numbers in the coordinates that are kept at once: 1 GB."""
+POLISH_EPOCHS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    r"""The map from features to coordinates that are orthonormal, but for the ridge.
+
+    Parameters
+    ----------
+    features : FourierFeatures
+    measure : BaseMeasure
+    transform : Tensor of shape (D, n)
+        T, with e = Tᵀφ.
+    level : Tensor of shape (n,)
+        Eigenvalues of G + μI.
+    ridge : float
+        μ.
+    """
+
+    features: FourierFeatures
+    measure: BaseMeasure
+    transform: Tensor
+    level: Tensor
+    ridge: float
+
+    @torch.no_grad()
+    def coordinates(self, X: Tensor) -> Tensor:
+        """Coordinates e of shape (N, n) of rows of shape (N, d), in float32.
+
+        That is all the precision which a likelihood needs; half the memory, twice the speed.
+        """
+        features, T = deepcopy(self.features).float(), self.transform.float()
+        E = T.new_empty(len(X), T.shape[1])
+        for x, e in zip(X.split(BLOCK), E.split(BLOCK), strict=True):
+            torch.mm(features(x.float()), T, out=e)
+        return E
+
+    def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
+        """The state of Algorithm 2 from some rows, read by the square-root measurement."""
+        return self.start_from(self.coordinates(X[:START_ROWS]), weight, rank)
+
+    def start_from(self, E: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
+        """The same from coordinates."""
+        E = E[:START_ROWS]
+        e = E * weight[:START_ROWS, None].sqrt().to(E)
+        scale = self.level.sqrt()
+        rho = scale[:, None] * (e.T @ e).to(scale) * scale
+        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank)
+        return DensityMatrix((lam[:, None].sqrt() * V).to(E))
+
+    @torch.no_grad()
+    def log_prob(self, state: DensityMatrix, X: Tensor, E: Tensor) -> Tensor:
+        """Log-density of shape (N,) at rows whose coordinates are E, to float32's precision."""
+        squares = state.factor.to(self.level).square()
+        mass = (squares * (1 - self.ridge / self.level)).sum() / squares.sum()
+        return state(E).to(self.level) + self.measure.log_density(X) - mass.log()
+
+    def density(self, state: DensityMatrix) -> BornDensity:
+        """The density of a state of the coordinates."""
+        factor = state.factor.detach().to(self.transform) @ self.transform.T
+        if isinstance(self.measure, KernelMeasure):
+            return BornDensity(self.features, factor / torch.linalg.norm(factor), self.measure)
+        return BornDensity(self.features, factor, self.measure).normalize_()
+
+
+def whiten(
+    features: FourierFeatures, measure: BaseMeasure, ridge: float, tolerance: float
+) -> Whitening:
+    """Whiten features on a base measure.
+
+    On the paper's kernel measure, which has no Gram matrix, features stay as they are: the
+    objective is then the paper's, whose likelihood is not that of a density.
+
+    Parameters
+    ----------
+    features : FourierFeatures
+    measure : BaseMeasure
+    ridge : float
+        μ, as a share of the largest eigenvalue of G.
+    tolerance : float
+        Eigenvalues of G below this share of the largest count as zero.
+    """
+    if isinstance(measure, KernelMeasure):
+        one = torch.ones_like(features.a)
+        return Whitening(features, measure, one.diag(), one, 0.0)
+    share = min(NEGLIGIBLE * ridge, MAX_NEGLIGIBLE)
+    features = _trimmed(features, share)
+    U, s = QF.inverse_square_root(measure.gram(features), max(tolerance, share))
+    lam = s.square().reciprocal()
+    mu = ridge * float(lam.max())
+    level = lam + mu
+    return Whitening(features, measure, U * level.rsqrt(), level, mu)
+
+
+def _trimmed(features: FourierFeatures, share: float) -> FourierFeatures:
+    """Without features whose squared amplitude is below a share of the largest."""
+    keep = features.a.square() >= share * features.a.square().max()
+    return FourierFeatures(features.W[keep], features.b[keep], features.a[keep])
+
+
+class WhitenedState(nn.Module):
+    """State of the coordinates that are computed as rows come, where they are too many to keep.
+
+    Parameters
+    ----------
+    space : Whitening
+    state : DensityMatrix
+    """
+
+    transform: Tensor
+
+    def __init__(self, space: Whitening, state: DensityMatrix) -> None:
+        super().__init__()
+        self.features = deepcopy(space.features)
+        self.state = state
+        self.register_buffer("transform", space.transform)
+        self.float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log of the Born rule at rows of shape (n, d)."""
+        log_born: Tensor = self.state(self.features(x) @ self.transform)
+        return log_born
+
+
+def maximise_likelihood(
+    space: Whitening,
+    state: DensityMatrix,
+    Z: Tensor,
+    weight: Tensor,
+    *,
+    solver: str,
+    max_iter: int,
+    generator: Generator,
+    time_limit: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    report: Report | None = None,
+) -> History:
+    """Maximise the likelihood of weighted rows over a state, in place.
+
+    Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
+    from which Adam goes on with all of them.
+
+    Parameters
+    ----------
+    space : Whitening
+    state : DensityMatrix
+        The start.
+    Z, weight : Tensors of shapes (N, d), (N,)
+        Weights of mean one.
+    solver : str
+        A key of :data:`~qaffde.training.solvers.SOLVERS`.
+    max_iter : int
+        Iterations; for "adam", epochs.
+    generator, time_limit, checkpoint, report
+        As in :func:`~qaffde.training.loop.train`.
+    """
+    most = MAX_COORDINATES // len(space.level)
+    part = torch.randperm(len(Z), generator=generator)[:most] if len(Z) > most else slice(None)
+    history = solve(
+        state,
+        space.coordinates(Z[part]),
+        weight[part],
+        solver=solver,
+        max_iter=max_iter,
+        generator=generator,
+        time_limit=time_limit,
+        checkpoint=checkpoint,
+        report=report,
+    )
+    if len(Z) > most:
+        _polish(space, state, Z, weight, generator, time_limit, report)
+    return history
+
+
+def solve(
+    state: DensityMatrix,
+    E: Tensor,
+    weight: Tensor,
+    *,
+    solver: str,
+    max_iter: int,
+    generator: Generator,
+    time_limit: float | None = None,
+    checkpoint: Checkpoint | None = None,
+    report: Report | None = None,
+) -> History:
+    """Solve the convex problem for coordinates E of shape (N, n), in place.
+
+    The other parameters are those of :func:`maximise_likelihood`.
+    """
+    chosen = SOLVERS[solver]
+    if solver == "adam":
+        max_iter = _steps(max_iter, len(E), chosen.settings["batch_size"])
+    return train(
+        state,
+        negative_log_likelihood,
+        (E, weight.to(E)),
+        None,
+        chosen.config(max_iter, time_limit=time_limit),
+        generator,
+        make_optimizer=chosen.make_optimizer,
+        checkpoint=checkpoint,
+        report=report,
+    )
+
+
+def _polish(
+    space: Whitening,
+    state: DensityMatrix,
+    Z: Tensor,
+    weight: Tensor,
+    generator: Generator,
+    time_limit: float | None,
+    report: Report | None,
+) -> None:
+    adam = SOLVERS["adam"]
+    steps = _steps(POLISH_EPOCHS, len(Z), adam.settings["batch_size"])
+    config = adam.config(steps, learning_rate=1e-3, time_limit=time_limit)
+    module, rows = WhitenedState(space, state), (Z.float(), weight.float())
+    train(module, negative_log_likelihood, rows, None, config, generator, report=report)
+
+
+def _steps(epochs: int, n: int, batch_size: Any) -> int:
+    return int(epochs * -(-n // batch_size))

@@ -1,0 +1,350 @@
+r"""One training loop for every module and every loss.
+
+A loss is a function ``loss(module, *batch)`` that returns a mean over the rows of a batch. The
+loop draws batches, takes steps, keeps what is best on held-out rows and survives what can go
+wrong: losses that are not finite, and processes that are killed.
+
+At every evaluation the loop notes its whole state: parameters, optimizer, generator, place in
+the epoch. Recovery returns to that state, and a checkpoint is that state in a file, so that a
+resumed run takes the very steps that an undisturbed one takes.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import asdict, replace
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde.training.checkpoint import Checkpoint, State, fingerprint
+from qaffde.training.config import LoopConfig
+from qaffde.training.history import History
+
+Rows = tuple[Tensor, ...]
+
+MAX_FAILURES = 5
+"""Recoveries in a row, before training is given up."""
+EVAL_BATCH_SIZE = 8192
+
+
+Loss = Callable[..., Tensor]
+MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], torch.optim.Optimizer]
+Report = Callable[[History], None]
+
+
+class TrainingDiverged(RuntimeError):  # noqa: N818 (a word for what happened)
+    """The loss was not finite again and again, at ever smaller learning rates."""
+
+
+def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay."""
+    return torch.optim.AdamW(
+        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, foreach=True
+    )
+
+
+def train(
+    module: nn.Module,
+    loss: Loss,
+    rows: Rows,
+    valid: Rows | None,
+    config: LoopConfig,
+    generator: Generator,
+    *,
+    make_optimizer: MakeOptimizer = adam,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
+    report: Report | None = None,
+) -> History:
+    """Minimise a loss over the parameters of a module, in place.
+
+    The module ends in the state that was best on `valid`, or in its last one where nothing is
+    held out (patience then counts the training loss).
+
+    Parameters
+    ----------
+    module : nn.Module
+    loss : callable
+        ``loss(module, *batch)``, a scalar Tensor: a mean over the rows of the batch.
+    rows, valid : tuples of Tensors of one length; `valid` may be None
+        What is trained on, and what is held out.
+    config : LoopConfig
+    generator : torch.Generator
+        Source of the batches.
+    make_optimizer : callable, default=adam
+        ``make_optimizer(parameters, config)``. Steps are taken with a closure, so that L-BFGS
+        works (with ``batch_size=None``).
+    checkpoint : Checkpoint or path, optional
+        Where the state is saved. If the file exists, training goes on from it; it is removed when
+        training ends.
+    report : callable, optional
+        Called with the history after every evaluation.
+
+    Returns
+    -------
+    History
+
+    Raises
+    ------
+    TrainingDiverged
+        After several recoveries in a row; the module is then in its best state.
+    CheckpointError
+        If the checkpoint is damaged or that of another fit.
+
+    Examples
+    --------
+    >>> line = nn.Linear(1, 1)
+    >>> x = torch.linspace(-1, 1, 100)[:, None]
+    >>> def mean_square(module, x, y):
+    ...     return (module(x) - y).square().mean()
+    >>> config = LoopConfig(max_steps=500, batch_size=10, learning_rate=0.1)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> history = train(line, mean_square, (x, 3 * x), None, config, generator)
+    >>> history.stopped_by, round(line.weight.item(), 3)
+    ('max_steps', 3.0)
+    """
+    run = _Run(module, loss, rows, valid, config, generator, make_optimizer)
+    saver = _Saver(run, None if checkpoint is None else Checkpoint.of(checkpoint))
+    saver.resume()
+    try:
+        while not run.history.stopped_by:
+            if run.advance():
+                saver.save_if_due()
+                if report is not None:
+                    report(run.history)
+    except KeyboardInterrupt:
+        saver.save()
+        raise
+    except TrainingDiverged:
+        saver.remove()  # it would only diverge again
+        raise
+    finally:
+        module.load_state_dict(run.best_state)
+    saver.remove()
+    return run.history
+
+
+class _NotFiniteError(ArithmeticError):
+    """A loss or gradient that is NaN or infinite."""
+
+
+class _Batches:
+    """Endless batches of rows, each epoch in a new order, the last batch of each included."""
+
+    def __init__(self, rows: Rows, batch_size: int | None, generator: Generator) -> None:
+        self.rows = rows
+        self.batch_size = batch_size
+        self.generator = generator
+        self.order = torch.empty(0, dtype=torch.int64)
+        self.position = 0
+
+    def draw(self) -> Rows:
+        if self.batch_size is None:
+            return self.rows
+        if self.position >= len(self.order):
+            self.order = torch.randperm(len(self.rows[0]), generator=self.generator)
+            self.position = 0
+        chosen = self.order[self.position : self.position + self.batch_size]
+        self.position += self.batch_size
+        return tuple(part[chosen] for part in self.rows)
+
+    def state(self) -> State:
+        seed = self.generator.get_state()
+        return {"order": self.order, "position": self.position, "generator": seed}
+
+    def restore(self, state: State) -> None:
+        self.order, self.position = state["order"], state["position"]
+        self.generator.set_state(state["generator"])
+
+
+class _Run:
+    """State of one training, and the two moves that change it: a step and an evaluation."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        rows: Rows,
+        valid: Rows | None,
+        config: LoopConfig,
+        generator: Generator,
+        make_optimizer: MakeOptimizer,
+    ) -> None:
+        self.module, self.loss, self.valid, self.config = module.train(), loss, valid, config
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.optimizer = make_optimizer(self.parameters, config)
+        self.batches = _Batches(rows, config.batch_size, generator)
+        self.step, self.failures, self.stale = 0, 0, 0
+        self.damping = 1.0
+        self.history = History()
+        self.losses: list[float] = []
+        self.best_loss = math.inf
+        self.best_state = deepcopy(module.state_dict())
+        self.started = time.perf_counter()
+        self.good = self.state()
+
+    def fingerprint(self) -> dict[str, str]:
+        return fingerprint(
+            training_data=self.batches.rows,
+            validation_data=self.valid,
+            settings=replace(self.config, time_limit=None),
+            optimizer=type(self.optimizer).__name__,
+            initial_parameters=self.best_state,
+            random_state=self.batches.generator.get_state(),
+        )
+
+    def state(self) -> State:
+        return {
+            "module": deepcopy(self.module.state_dict()),
+            "optimizer": deepcopy(self.optimizer.state_dict()),
+            "batches": self.batches.state(),
+            "counters": [self.step, self.failures, self.stale],
+            "damping": self.damping,
+            "best_loss": self.best_loss,
+            "best_state": self.best_state,
+            "history": deepcopy(asdict(self.history)),
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: State) -> None:
+        self._go_back(state)
+        self.batches.restore(state["batches"])
+        self.step, self.failures, self.stale = state["counters"]
+        self.damping = state["damping"]
+        self.best_loss, self.best_state = state["best_loss"], state["best_state"]
+        self.history = History(**state["history"])
+        self.started = time.perf_counter() - state["seconds"]
+        self.good = state
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    @property
+    def learning_rate(self) -> float:
+        return self.damping * self.config.learning_rate_at(self.step)
+
+    def advance(self) -> bool:
+        """Take one step, and evaluate if it is time; whether an evaluation succeeded."""
+        try:
+            self._take_step()
+            if self._is_time_to_evaluate():
+                self._evaluate()
+                return True
+        except _NotFiniteError:
+            self._recover()
+        return False
+
+    def _take_step(self) -> None:
+        batch = self.batches.draw()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        self.step += 1
+
+        def closure() -> Tensor:
+            self.optimizer.zero_grad()
+            value = self.loss(self.module, *batch)
+            value.backward()
+            norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
+            if not (value.isfinite() and norm.isfinite()):
+                raise _NotFiniteError
+            return value.detach()
+
+        self.losses.append(float(self.optimizer.step(closure)))  # type: ignore[arg-type]
+
+    def _is_time_to_evaluate(self) -> bool:
+        return self.step % self.config.eval_every == 0 or self._is_over()
+
+    def _is_over(self) -> bool:
+        return self.step >= self.config.max_steps or self._is_late()
+
+    def _is_late(self) -> bool:
+        return self.config.time_limit is not None and self.seconds >= self.config.time_limit
+
+    def _evaluate(self) -> None:
+        train_loss = sum(self.losses) / len(self.losses)
+        valid_loss = math.nan if self.valid is None else self._held_out(self.valid)
+        self.losses, self.failures = [], 0
+        self._compare(train_loss if self.valid is None else valid_loss)
+        self._record(train_loss, valid_loss)
+        self.good = self.state()
+
+    @torch.no_grad()
+    def _held_out(self, valid: Rows) -> float:
+        """Mean loss over held-out rows; infinite is bad, but NaN is a failure."""
+        self.module.eval()
+        total = 0.0
+        for batch in zip(*(part.split(EVAL_BATCH_SIZE) for part in valid), strict=True):
+            total += len(batch[0]) * float(self.loss(self.module, *batch))
+        self.module.train()
+        if math.isnan(total):
+            raise _NotFiniteError
+        return total / len(valid[0])
+
+    def _compare(self, loss: float) -> None:
+        improved = loss < self.best_loss
+        self.stale = 0 if improved else self.stale + 1
+        self.best_loss = min(loss, self.best_loss)
+        if improved or self.valid is None:
+            self.best_state = deepcopy(self.module.state_dict())
+
+    def _record(self, train_loss: float, valid_loss: float) -> None:
+        self.history.steps.append(self.step)
+        self.history.train_loss.append(train_loss)
+        self.history.valid_loss.append(valid_loss)
+        self.history.learning_rate.append(self.learning_rate)
+        self.history.seconds.append(self.seconds)
+        self.history.stopped_by = self._reason()
+
+    def _reason(self) -> str:
+        if self.step >= self.config.max_steps:
+            return "max_steps"
+        if self.config.patience is not None and self.stale >= self.config.patience:
+            return "patience"
+        return "time_limit" if self._is_late() else ""
+
+    def _recover(self) -> None:
+        """Go back to the last good parameters, at half the learning rate, with other batches."""
+        self.failures += 1
+        self.history.n_recoveries += 1
+        if self.failures > MAX_FAILURES:
+            raise TrainingDiverged(
+                f"the loss or its gradient was not finite {self.failures} times in a row, last "
+                f"at step {self.step} with learning rate {self.learning_rate:.2g}; lower the "
+                "learning rate, set clip_norm, or look for extreme values in the data"
+            )
+        self.losses = []
+        self.damping /= 2
+        self._go_back(self.good)
+
+    def _go_back(self, state: State) -> None:
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
+
+
+class _Saver:
+    """The checkpoint of a run, if it has one."""
+
+    def __init__(self, run: _Run, checkpoint: Checkpoint | None) -> None:
+        self.run, self.checkpoint = run, checkpoint
+        self.identity = {} if checkpoint is None else run.fingerprint()
+
+    def resume(self) -> None:
+        if self.checkpoint is not None:
+            saved = self.checkpoint.load(self.identity)
+            if saved is not None:
+                self.run.restore(saved)
+
+    def save_if_due(self) -> None:
+        if self.checkpoint is not None and self.checkpoint.due:
+            self.save()
+
+    def save(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.save(self.run.good, self.identity)
+
+    def remove(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.remove()

@@ -1,0 +1,198 @@
+"""The search for a candidate, on judges whose best candidate is known."""
+
+import math
+import time
+
+import pytest
+import torch
+
+from qaffde.estimators import likelihood_design
+from qaffde.estimators.data_measure import MeasureSpec
+from qaffde.estimators.likelihood_design import Candidate, Search, stiffer, wider
+
+GENERATOR = torch.Generator().manual_seed(0)
+Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)
+WEIGHT = torch.ones(200, dtype=torch.float64)
+BOX, GAUSSIAN = MeasureSpec("box", roomy=True), MeasureSpec("gaussian")
+SUMMIT = torch.tensor([0.3, 0.9], dtype=torch.float64)
+BEST_RIDGE = 900.0
+
+
+def n_held_out(splits):
+    return sum(len(split.valid) for split in splits)
+
+
+class Judge:
+    """Concave in the logarithms of bandwidths and ridge; some measures are better than others."""
+
+    def __init__(self, bonus=None):
+        self.bonus = {"box": 0.0, "gaussian": 0.0, "mixture": 0.0} | (bonus or {})
+        self.seen = []
+
+    def __call__(self, measure, candidate, splits):
+        self.seen.append(str(candidate))
+        away = (candidate.bandwidth / SUMMIT).log().square().sum()
+        away = away + 0.1 * math.log(candidate.ridge / BEST_RIDGE) ** 2
+        value = self.bonus[candidate.spec.name] - away
+        return value.expand(n_held_out(splits))
+
+
+def search_with(judge, known=None, deadline=math.inf, report=lambda name, value: None, rows=Z):
+    known = {} if known is None else known
+    weight = WEIGHT[: len(rows)]
+    return Search(rows, weight, judge, seed=0, deadline=deadline, known=known, report=report)
+
+
+def test_the_summit_is_found_to_a_step():
+    found = search_with(Judge()).run([BOX], None, None)
+    ratio = (found.bandwidth / SUMMIT).log().abs()
+    assert (ratio <= math.log(likelihood_design.FINE_STEP)).all()
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(likelihood_design.RIDGE_STEP)
+
+
+@pytest.mark.parametrize("bandwidth", [0.05, 5.0])
+def test_steps_lead_up_from_either_side(bandwidth):
+    start = Candidate(BOX, torch.full((2,), bandwidth, dtype=torch.float64), BEST_RIDGE)
+    search = search_with(Judge())
+    move = wider(likelihood_design.ROUGH_STEP)
+    found = search._climb(start, [move], likelihood_design.ROUGH_ROWS)
+    rows = likelihood_design.ROUGH_ROWS
+    for direction in (1, -1):
+        assert search.value(move(found, direction), rows) < search.value(found, rows) + 1e-3
+    assert search.value(found, rows) > search.value(start, rows)
+
+
+def test_columns_beyond_three_share_their_stretch():
+    rows = torch.randn(200, 4, generator=GENERATOR, dtype=torch.float64)
+
+    def judge(measure, candidate, splits):
+        away = (candidate.bandwidth.log().mean() - math.log(0.5)).square()
+        return -away.expand(n_held_out(splits))
+
+    found = search_with(judge, rows=rows).run([GAUSSIAN], None, 100.0)
+    start = search_with(judge, rows=rows)._start()
+    ratio = found.bandwidth / start
+    assert torch.allclose(ratio, ratio[:1].expand(4))
+    assert found.bandwidth.log().mean().exp().item() == pytest.approx(0.5, rel=0.25)
+
+
+def test_a_given_bandwidth_stays():
+    h = torch.tensor([2.0, 3.0], dtype=torch.float64)
+    found = search_with(Judge()).run([BOX], h, None)
+    assert torch.equal(found.bandwidth, h)
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(likelihood_design.RIDGE_STEP)
+
+
+def test_a_given_ridge_stays():
+    found = search_with(Judge()).run([BOX], None, 7.0)
+    assert found.ridge == 7.0
+    assert ((found.bandwidth / SUMMIT).log().abs() <= math.log(likelihood_design.FINE_STEP)).all()
+
+
+def test_where_all_is_given_nothing_is_judged():
+    judge = Judge()
+    h = torch.ones(2, dtype=torch.float64)
+    found = search_with(judge).run([BOX], h, 5.0)
+    assert (found.spec, found.ridge) == (BOX, 5.0)
+    assert torch.equal(found.bandwidth, h)
+    assert not judge.seen
+
+
+@pytest.mark.parametrize("better", ["box", "gaussian"])
+def test_the_better_measure_is_taken_at_its_own_summit(better):
+    found = search_with(Judge({better: 0.5})).run([BOX, GAUSSIAN], None, None)
+    assert found.spec.name == better
+
+
+def test_an_open_size_becomes_that_of_the_chosen_mixture():
+    far = torch.where(torch.arange(200)[:, None] < 100, -5.0, 5.0)
+    rows = 0.3 * Z + far
+    search = search_with(Judge(), rows=rows)
+    found = search.run([MeasureSpec("mixture", 0)], None, None)
+    assert found.spec.n_components == len(search.mixture.weights) == 2
+    assert len(search.measure(found.spec, found.bandwidth).weights) == 2
+
+
+def test_after_the_deadline_no_step_is_taken():
+    judge = Judge()
+    found = search_with(judge, deadline=time.monotonic() - 1).run([BOX], None, None)
+    assert not judge.seen
+    assert torch.equal(found.bandwidth, search_with(Judge())._start())
+
+
+def test_the_deadline_cuts_the_way_short(monkeypatch):
+    whole, cut = Judge(), Judge()
+    search_with(whole).run([BOX], None, None)
+    clock = iter(range(1000))
+    monkeypatch.setattr(likelihood_design.time, "monotonic", lambda: next(clock))
+    search_with(cut, deadline=3).run([BOX], None, None)
+    assert 0 < len(set(cut.seen)) < len(set(whole.seen))
+    assert cut.seen == whole.seen[: len(cut.seen)]
+
+
+def test_known_values_are_not_judged_again():
+    first, second, reported = Judge(), Judge(), []
+    known = {}
+    search = search_with(first, known, report=lambda *entry: reported.append(entry))
+    found = search.run([BOX, GAUSSIAN], None, None)
+    assert [name for name, _ in reported] == list(known)
+    for name, value in reported:
+        assert value == pytest.approx(known[name].mean().item())
+    again = search_with(second, dict(known)).run([BOX, GAUSSIAN], None, None)
+    assert not second.seen
+    assert str(again) == str(found)
+
+
+def test_half_of_the_values_known_leads_to_the_same_candidate():
+    known = {}
+    found = search_with(Judge(), known).run([BOX, GAUSSIAN], None, None)
+    half = dict(list(known.items())[: len(known) // 2])
+    judge = Judge()
+    again = search_with(judge, half).run([BOX, GAUSSIAN], None, None)
+    assert judge.seen
+    assert str(again) == str(found)
+    assert list(half) == list(known)
+    assert all(torch.equal(half[name], known[name]) for name in known)
+
+
+def test_the_final_mixture_is_the_same_whether_values_were_known_or_not():
+    spec, h = MeasureSpec("mixture", 3), torch.full((2,), 0.5, dtype=torch.float64)
+    known, measures = {}, []
+    for _ in range(2):
+        search = search_with(Judge(), known)
+        found = search.run([spec], h, None)
+        measures.append(search.measure(found.spec, found.bandwidth))
+    assert torch.equal(measures[0].means, measures[1].means)
+
+
+def test_weights_count_in_the_mean():
+    weight = torch.arange(200, dtype=torch.float64) + 1
+
+    def judge(measure, candidate, splits):
+        return torch.cat([split.valid[:, 0] for split in splits])
+
+    search = Search(
+        Z, weight, judge, seed=0, deadline=math.inf, known={}, report=lambda name, value: None
+    )
+    value = search.value(Candidate(BOX, torch.ones(2)), likelihood_design.ROUGH_ROWS)
+    assert value == pytest.approx(float(weight @ Z[:, 0] / weight.sum()))
+
+
+def test_moves_go_back_and_forth():
+    start = Candidate(BOX, torch.tensor([0.5, 2.0], dtype=torch.float64), 10.0)
+    first = torch.tensor([1.0, 0.0])
+    moved = wider(2.0, first)(start, 1)
+    assert moved.bandwidth.tolist() == [1.0, 2.0]
+    assert torch.equal(wider(2.0, first)(moved, -1).bandwidth, start.bandwidth)
+    assert stiffer(stiffer(start, 1), -1).ridge == pytest.approx(10.0)
+
+
+def test_candidates_are_named_by_all_that_they_are():
+    h = torch.tensor([0.5, 2.0])
+    names = {
+        str(Candidate(spec, width, ridge))
+        for spec in (BOX, GAUSSIAN, MeasureSpec("mixture", 2), MeasureSpec("mixture", 3))
+        for width in (h, 2 * h)
+        for ridge in (1.0, 3.0)
+    }
+    assert len(names) == 16

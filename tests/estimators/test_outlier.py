@@ -1,0 +1,127 @@
+"""The outlier detector: scikit-learn's checks, its offset, and outliers among its own rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from qaffde import QAFFDE, QAFFDEOutlierDetector
+from qaffde.estimators.base import DensityEstimator
+
+RNG = np.random.default_rng(0)
+INLIERS = RNG.normal(size=(400, 2)) @ [[1.0, 0.9], [0.0, 0.3]]
+OUTLIERS = RNG.uniform(-6, 6, size=(40, 2))
+X = np.concatenate([INLIERS[:200], OUTLIERS[:20]])
+SMALL = QAFFDE(60, "scott", base_measure="gaussian", random_state=0)
+
+
+class Gaussian(DensityEstimator):
+    """A density estimator without a density matrix: its folds are fits."""
+
+    fits = 0
+
+    def fit(self, X, y=None, sample_weight=None):
+        rows, weight = self._validated(X, sample_weight)
+        type(self).fits += 1
+        self.mean_ = np.average(rows, axis=0, weights=weight)
+        self.std_ = rows.numpy().std(0)
+        return self
+
+    def score_samples(self, X):
+        return -0.5 * (((np.asarray(X) - self.mean_) / self.std_) ** 2).sum(1)
+
+
+@parametrize_with_checks([QAFFDEOutlierDetector(SMALL)])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return QAFFDEOutlierDetector(SMALL, random_state=0).fit(X)
+
+
+def test_outliers_are_told_from_inliers(detector):
+    fresh = np.concatenate([INLIERS[200:], OUTLIERS[20:]])
+    is_outlier = np.arange(len(fresh)) >= 200
+    assert roc_auc_score(is_outlier, -detector.score_samples(fresh)) > 0.93
+
+
+def test_default_is_an_untuned_density():
+    detector = QAFFDEOutlierDetector(random_state=0).fit(INLIERS[:60])
+    assert detector.estimator_.get_params() == QAFFDE(random_state=0).get_params()
+    np.testing.assert_array_equal(detector.predict([[0.0, 0.0], [9.0, -9.0]]), [1, -1])
+
+
+def test_auto_keeps_its_rate_of_false_alarms():
+    rng = np.random.default_rng(1)
+    for d in (1, 5):
+        train, fresh = rng.normal(size=(2, 2000, d))
+        detector = QAFFDEOutlierDetector(SMALL, random_state=0).fit(train)
+        assert 0.003 < (detector.predict(fresh) == -1).mean() < 0.02
+
+
+@pytest.mark.parametrize("contamination", [0.05, 0.3, 0.5])
+def test_contamination_is_the_share_of_training_rows(contamination):
+    detector = QAFFDEOutlierDetector(SMALL, contamination=contamination).fit(X)
+    assert (detector.predict(X) == -1).sum() == round(contamination * len(X))
+
+
+def test_a_cluster_of_outliers_does_not_vouch_for_itself():
+    rows = np.concatenate([INLIERS[:200], [5, -5] + 0.01 * RNG.normal(size=(10, 2))])
+    density = clone(SMALL).fit(rows)
+    detector = QAFFDEOutlierDetector(SMALL, contamination=0.05, random_state=0).fit(rows)
+    assert (detector.predict(rows[200:]) == -1).all()
+    assert detector.score_samples(rows[200:]).max() < density.score_samples(rows[200:]).min() - 1
+
+
+def test_rows_left_out_are_scored_by_the_density_without_them(detector):
+    left_out = detector.out_of_fold_scores_ <= np.quantile(detector.out_of_fold_scores_, 0.05)
+    np.testing.assert_allclose(
+        detector.out_of_fold_scores_[left_out], detector.score_samples(X[left_out]), atol=0.5
+    )
+    assert detector.estimator_.weight_sum_ == len(X) - np.ceil(0.1 * len(X))
+
+
+def test_other_densities_are_fitted_to_folds():
+    Gaussian.fits = 0
+    detector = QAFFDEOutlierDetector(Gaussian(), random_state=0).fit(X)
+    assert Gaussian.fits == 2 + 2 * 5
+    assert np.abs(detector.estimator_.std_ - INLIERS.std(0)).max() < 0.3
+
+
+def test_columns_that_only_outliers_move_are_kept():
+    rows = np.c_[INLIERS[:100], np.zeros(100)]
+    rows = np.concatenate([rows, RNG.normal(5, 1, size=(5, 3))])
+    detector = QAFFDEOutlierDetector(SMALL, contamination=0.05, random_state=0).fit(rows)
+    assert (detector.predict([[0.0, 0.0, 0.0], [0.0, 0.0, 9.0]]) == [1, -1]).all()
+
+
+def test_weights_count_as_copies():
+    weight = np.r_[np.full(200, 2.0), np.ones(20)]
+    weighted = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X, sample_weight=weight)
+    assert weighted.estimator_.weight_sum_ > 300
+    plain = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X, sample_weight=np.ones(220))
+    unweighted = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X)
+    np.testing.assert_array_equal(plain.score_samples(X), unweighted.score_samples(X))
+
+
+def test_frames_are_checked_by_name():
+    frame = pd.DataFrame(X, columns=["height", "weight"])
+    detector = QAFFDEOutlierDetector(SMALL, random_state=0).fit(frame)
+    assert list(detector.feature_names_in_) == ["height", "weight"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        detector.predict(frame[["weight", "height"]])
+
+
+def test_seeds_reproduce():
+    first, second = (QAFFDEOutlierDetector(SMALL, random_state=3).fit(X) for _ in range(2))
+    assert first.offset_ == second.offset_
+
+
+@pytest.mark.parametrize("contamination", [0, 0.6, "low", None, True, np.nan])
+def test_contamination_is_checked(contamination):
+    with pytest.raises(ValueError, match=r'contamination=.* must be "auto" or a number in \(0, '):
+        QAFFDEOutlierDetector(contamination=contamination).fit(X)

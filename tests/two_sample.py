@@ -1,0 +1,34 @@
+"""Two-sample tests by permutation: what do labels tell about neighbours and distances?"""
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+N_PERMUTATIONS = 1199
+
+
+def neighbour_p_value(a, b, k=5, seed=0):
+    """Schilling's test: the share of each point's k nearest that are from its own sample."""
+    pooled = np.concatenate([a, b]) / np.std(b, axis=0)
+    neighbours = cKDTree(pooled).query(pooled, k + 1)[1][:, 1:]
+    labels = _labels(len(a), len(pooled), seed)
+    return _p_value(np.array([np.mean(row[:, None] == row[neighbours]) for row in labels]))
+
+
+def energy_p_value(a, b, seed=0):
+    """Energy distance (Székely and Rizzo, 2004)."""
+    pooled = np.concatenate([a, b]) / np.std(b, axis=0)
+    sign = np.where(_labels(len(a), len(pooled), seed), 1 / len(a), -1 / len(b))
+    return _p_value(-((sign @ cdist(pooled, pooled)) * sign).sum(1))
+
+
+def _labels(n, total, seed):
+    """Whether a row is of the first sample: as it is, then permuted."""
+    rng = np.random.default_rng(seed)
+    first = np.arange(total) < n
+    return np.stack([first, *(rng.permutation(first) for _ in range(N_PERMUTATIONS))])
+
+
+def _p_value(statistics):
+    """Share of the statistics that are at least the first."""
+    return np.mean(statistics >= statistics[0])
