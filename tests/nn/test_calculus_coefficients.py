@@ -44,8 +44,9 @@ def test_squared_form_is_the_sum_of_squares(kind):
 
 
 @both
-def test_pairs_are_the_same_polynomial(kind):
-    F, theta = factor(kind), phases()
+@pytest.mark.parametrize("n", [1, 200])
+def test_pairs_are_the_same_polynomial(kind, n):
+    F, theta = factor(kind), phases(n)
     pairs = SquaredCoefficients(F).pairs
     torch.testing.assert_close(pairs.of_waves(theta.cos(), theta.sin()), naive(F, theta))
     z = torch.exp(1j * theta)

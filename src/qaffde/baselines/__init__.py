@@ -13,6 +13,7 @@ from qaffde.baselines.conditional import FlowClassifier
 from qaffde.baselines.flows import IAF, MADE, MAF, NSF, RealNVP
 from qaffde.baselines.planar import Planar
 from qaffde.baselines.registry import BASELINES, SEARCH_SPACES, Choice, Range, get_baseline
+from qaffde.baselines.roundtrip import RoundTrip
 
 __all__ = [
     "BASELINES",
@@ -28,6 +29,7 @@ __all__ = [
     "Planar",
     "Range",
     "RealNVP",
+    "RoundTrip",
     "TrainedEstimator",
     "dmkde",
     "get_baseline",

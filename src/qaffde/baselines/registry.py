@@ -12,6 +12,7 @@ from typing import Any
 from qaffde.baselines.classical import GMM, KDE, dmkde
 from qaffde.baselines.flows import IAF, MADE, MAF, NSF, RealNVP
 from qaffde.baselines.planar import Planar
+from qaffde.baselines.roundtrip import RoundTrip
 from qaffde.estimators.base import DensityEstimator
 
 
@@ -57,6 +58,7 @@ BASELINES: dict[str, Callable[..., DensityEstimator]] = {
     "nsf": NSF,
     "nsf_coupling": partial(NSF, coupling=True),
     "planar": Planar,
+    "roundtrip": RoundTrip,
     "kde": KDE,
     "gmm": GMM,
     "dmkde": dmkde,
@@ -117,6 +119,13 @@ SEARCH_SPACES: dict[str, Space] = {
             paper="1e-5 to 1e-1",
             why="at 2e-3 training was still near its start after 1500 steps",
         ),
+    },
+    "roundtrip": {
+        "hidden_size": _WIDTH,
+        "n_hidden": Range(2, 4, why="the paper's code has up to ten; deeper was not tried here"),
+        "cycle_x": Range(1.0, 100.0, log=True, why="a decade on both sides of its code's 10"),
+        "cycle_z": Range(1.0, 100.0, log=True, why="a decade on both sides of its code's 10"),
+        "learning_rate": _LEARNING_RATE,
     },
     "kde": {"bandwidth": Range(2**-8, 2.0, log=True, why="standardised columns; 'auto' finds it")},
     "gmm": {"n_components": Range(1, 256, log=True)},

@@ -164,11 +164,11 @@ def search_bandwidth(
     return start * 2.0**best, mean_at(best)
 
 
-def indistinct(score: Tensor, best: Tensor, weight: Tensor) -> bool:
-    """Whether a mean score is within one standard error of the best, row by row."""
+def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0) -> bool:
+    """Whether a mean score is within some standard errors of the best, row by row."""
     loss, n = best - score, effective_count(weight)
     mean = weighted_mean(loss, weight)
-    return mean <= math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
+    return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
 
 
 def choose_design(

@@ -27,6 +27,8 @@ START_FACTOR = 1.2
 ROUGH_STEP, FINE_STEP, RIDGE_STEP, BLUR_STEP = 2**0.5, 2**0.3, 3.0, 0.4
 ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
 """Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
+BASE_ERRORS = 2.0
+"""Standard errors within which a plainer base measure is kept: it leaves no shape of its own."""
 MAX_STEPS = 12
 MAX_STRETCHED = 3
 """Up to this number of columns, each has a bandwidth of its own."""
@@ -197,11 +199,11 @@ class Search:
         if len(candidates) == 1:
             return candidates[0]
         best = max(candidates, key=lambda candidate: self.value(candidate, rows))
-        return next(c for c in candidates if c is best or self._ties(c, best, rows))
+        return next(c for c in candidates if c is best or self._ties(c, best, rows, BASE_ERRORS))
 
-    def _ties(self, candidate: Candidate, best: Candidate, rows: int) -> bool:
+    def _ties(self, candidate: Candidate, best: Candidate, rows: int, errors: float = 1.0) -> bool:
         scores, reference = self.scores(candidate, rows), self.scores(best, rows)
-        return indistinct(scores, reference, self._weight(rows))
+        return indistinct(scores, reference, self._weight(rows), errors)
 
     def _climb(self, start: Candidate, moves: list[Move], rows: int) -> Candidate:
         """Go along each move in turn for as long as the held-out likelihood rises."""

@@ -24,6 +24,7 @@ from qaffde.nn.laws import Law
 
 WAVES = 128.0
 """Multiplications that a cosine and a sine cost as much as."""
+FEW_ROWS = 8
 ROUNDING = 1 + 1e-9
 """What an eigenvalue may be off by, relatively; a bound must hold."""
 
@@ -48,7 +49,13 @@ class Pairs:
         return B.real + E.real, B.real - E.real, B.imag + E.imag
 
     def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
-        """Values (n,) of q from the cosines and sines, (n, H), of its phases."""
+        """Values (n,) of q from the cosines and sines, (n, H), of its phases.
+
+        Few rows are read from B and E as they are: making the blocks would take longer.
+        """
+        if len(c) <= FEW_ROWS and self.B.is_complex():
+            z = torch.complex(c, s)
+            return (z.conj() * (z @ self.B.mT) + z * (z @ self.E)).sum(-1).real
         P, Q, X = self._blocks
         q = ((c @ P) * c).sum(-1).add_(((s @ Q) * s).sum(-1))
         return q if X is None else q.sub_(((c @ X) * s).sum(-1), alpha=2)

@@ -123,10 +123,9 @@ class NormalLaw(Law):
         return R.T * sign, Q * sign
 
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
-        """One exponential of a D × D product for all columns."""
-        square = W.square().sum(1)
-        exponent = torch.addmm(square[:, None] + square, W, W.T, alpha=2.0 * sign)
-        return exponent.mul_(-0.5).exp_()
+        """One exponential of a product: −½‖w_i ± w_j‖² is a scalar product of longer rows."""
+        half, one = W.square().sum(1, keepdim=True) / -2, torch.ones_like(W[:, :1])
+        return (torch.cat([-sign * W, half, one], 1) @ torch.cat([W, one, half], 1).T).exp_()
 
 
 def _sinc_near_zero(omega: Tensor) -> Tensor:

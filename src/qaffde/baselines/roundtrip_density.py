@@ -1,0 +1,211 @@
+r"""The density of RoundTrip: a Gaussian around a generator, integrated over its input.
+
+.. math:: p(x) = \int N\bigl(x;\, G(z), \sigma^2 I\bigr)\, N(z;\, 0, I)\, dz
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import jvp, vmap
+
+from qaffde.baselines.base import FlowDensity
+
+INTEGRATIONS = ("linear", "importance")
+NOISES = torch.logspace(-3, 0, 31)
+"""Values of σ to choose from, in standard deviations of the data."""
+MAX_TANGENTS = 16_384
+"""Columns of Jacobians that are computed at a time."""
+
+
+@dataclass(frozen=True)
+class Linearized:
+    r"""The generator as a line in z, seen from n rows.
+
+    With :math:`z_0 = H(x)` and the Jacobian :math:`J = U S V^\top` of G there, the model is
+    :math:`x = G(z_0) + J (z - z_0) + \sigma \varepsilon`, so that x is Gaussian and
+
+    .. math:: \log p(x) = -\tfrac12 \Bigl[ \sum_i \frac{a_i^2}{s_i^2 + \sigma^2}
+              + \frac{\lVert r - U a \rVert^2}{\sigma^2} + \sum_i \log (s_i^2 + \sigma^2)
+              + (d - k) \log \sigma^2 + d \log 2 \pi \Bigr],
+              \qquad r = x - G(z_0) + J z_0,\; a = U^\top r .
+
+    The sums run over the k = min(d, m) singular values. No difference of large numbers is
+    divided by σ², and another σ costs next to nothing.
+
+    Attributes
+    ----------
+    along : Tensor of shape (n, k)
+        a, the part of r in the range of J.
+    across : Tensor of shape (n,)
+        Squared norm of the rest.
+    scales : Tensor of shape (n, k)
+        s.
+    axes : Tensor of shape (n, m, k)
+        V.
+    n_dims : int
+        d.
+    """
+
+    along: Tensor
+    across: Tensor
+    scales: Tensor
+    axes: Tensor
+    n_dims: int
+
+    def log_prob(self, sigma: Tensor) -> Tensor:
+        """Log-density of shape (n,) for σ a scalar."""
+        variance = self.scales.square() + sigma.square()  # (n, k)
+        n_flat = self.n_dims - self.scales.shape[1]
+        quadratic = (self.along.square() / variance).sum(1) + self.across / sigma.square()
+        log_det = variance.log().sum(1) + 2 * n_flat * sigma.log()
+        return -0.5 * (quadratic + log_det + self.n_dims * math.log(2 * math.pi))
+
+    def posterior(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Mean (n, m) and root of the covariance (n, m, m) of z given x.
+
+        The covariance :math:`(I + J^\top J / \sigma^2)^{-1}` has the eigenvalue
+        :math:`\sigma^2 / (s_i^2 + \sigma^2)` along each column of V, and 1 across them.
+        """
+        variance = self.scales.square() + sigma.square()
+        mean = (self.axes @ (self.scales * self.along / variance)[..., None])[..., 0]
+        shrink = sigma / variance.sqrt() - 1  # (n, k)
+        eye = torch.eye(self.axes.shape[1], dtype=mean.dtype)
+        return mean, eye + (self.axes * shrink[:, None]) @ self.axes.mT
+
+
+class RoundTripDensity(FlowDensity):
+    r"""Density of RoundTrip's model, by one of two ways to integrate over z.
+
+    ``"linear"`` takes G for its tangent at H(x), see :class:`Linearized`. ``"importance"`` is the
+    mean of :math:`p(x \mid z_j)\, p(z_j) / q(z_j)` over draws from q, a Student t. Its centre and
+    shape are those of the linearised posterior, where the paper has H(x) and a sphere of a size
+    that must be tuned. All rows share the t's standard draws, so that a score depends on nothing
+    but its row.
+
+    Parameters
+    ----------
+    generate, encode : nn.Module
+        G and H.
+    judge_x, judge_z : nn.Module
+        The discriminators; they take part in training alone.
+    n_dims, n_latent : int
+        d and m.
+    cycle_weights : (float, float)
+        α and β of the loss; kept with the parameters, since a checkpoint is of one loss.
+    integration : {"linear", "importance"}
+    n_draws : int
+        Of importance sampling.
+    freedom : float
+        Degrees of freedom of the Student t.
+    """
+
+    cycle_weights: Tensor
+    sigma: Tensor
+    normals: Tensor
+    radii: Tensor
+
+    def __init__(
+        self,
+        generate: nn.Module,
+        encode: nn.Module,
+        judge_x: nn.Module,
+        judge_z: nn.Module,
+        *,
+        n_dims: int,
+        n_latent: int,
+        cycle_weights: tuple[float, float] = (10.0, 10.0),
+        integration: str = "linear",
+        n_draws: int = 256,
+        freedom: float = 5.0,
+    ) -> None:
+        super().__init__()
+        self.generate, self.encode = generate, encode
+        self.judge_x, self.judge_z = judge_x, judge_z
+        self.n_dims, self.n_latent = n_dims, n_latent
+        self.integration, self.freedom = integration, freedom
+        self.register_buffer("cycle_weights", torch.tensor(cycle_weights))
+        self.register_buffer("sigma", torch.tensor(0.1))
+        if integration == "importance":
+            self.register_buffer("normals", torch.randn(n_draws, n_latent))
+            gamma = torch.distributions.Gamma(freedom / 2, freedom / 2)
+            self.register_buffer("radii", gamma.sample((n_draws,)).rsqrt())
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Log-density of shape (n,)."""
+        given = self.given(x, context)
+        line = self.linearize(x, given)
+        if self.integration == "linear":
+            return line.log_prob(self.sigma)
+        return self._importance(x, given, line)
+
+    def sample(self, n: int, generator: Generator, context: Tensor | None = None) -> Tensor:
+        """Draws of shape (n, d): G of normal draws, and noise."""
+        z = torch.randn(n, self.n_latent, generator=generator, dtype=self.dtype)
+        noise = torch.randn(n, self.n_dims, generator=generator, dtype=self.dtype)
+        return self.generate(z, self.given(z, context)) + self.sigma * noise
+
+    def given(self, rows: Tensor, context: Tensor | None) -> Tensor:
+        """The context, of no columns where there is none."""
+        return rows.new_empty(len(rows), 0) if context is None else context
+
+    def linearize(self, x: Tensor, context: Tensor) -> Linearized:
+        """Tangent of the generator at H(x), for x of shape (n, d)."""
+        z = self.encode(x, context)  # (n, m)
+        J = self.jacobian(z, context)  # (n, d, m)
+        r = x - self.generate(z, context) + (J @ z[..., None])[..., 0]
+        U, s, Vh = torch.linalg.svd(J, full_matrices=False)
+        a = (U.mT @ r[..., None])[..., 0]
+        across = (r - (U @ a[..., None])[..., 0]).square().sum(1)
+        if self.n_latent >= self.n_dims:
+            across = torch.zeros_like(across)  # U is square: nothing but rounding
+        return Linearized(a, across, s, Vh.mT, self.n_dims)
+
+    def jacobian(self, z: Tensor, context: Tensor) -> Tensor:
+        """Jacobians of G of shape (n, d, m), by forward differentiation along each axis of z."""
+        axes = torch.eye(self.n_latent, dtype=z.dtype)
+        n_rows = max(1, MAX_TANGENTS // self.n_latent)
+
+        def columns(z: Tensor, c: Tensor) -> Tensor:
+            def along(axis: Tensor) -> Tensor:
+                return jvp(lambda z: self.generate(z, c), (z,), (axis.expand_as(z),))[1]
+
+            return vmap(along)(axes)  # (m, n, d)
+
+        parts = [
+            columns(*part) for part in zip(z.split(n_rows), context.split(n_rows), strict=True)
+        ]
+        return torch.cat(parts, 1).movedim(0, 2)
+
+    @torch.no_grad()
+    def choose_noise(self, x: Tensor, weight: Tensor, context: Tensor | None = None) -> Tensor:
+        """Set σ to the best for these rows by the linearised density; mean −w log p with it."""
+        line = self.linearize(x, self.given(x, context))
+        noises = NOISES.to(x)
+        losses = torch.stack([-(weight * line.log_prob(sigma)).mean() for sigma in noises])
+        self.sigma.copy_(noises[losses.argmin()])
+        return losses.min()
+
+    def _importance(self, x: Tensor, context: Tensor, line: Linearized) -> Tensor:
+        """Log of the mean of p(x | z) p(z) / q(z), of shape (n,)."""
+        mean, root = line.posterior(self.sigma)
+        t = self.normals * self.radii[:, None]  # (S, m)
+        z = mean[:, None] + t @ root.mT  # (n, S, m); root is symmetric
+        log_q = self._log_student(t) - torch.linalg.slogdet(root)[1][:, None]  # (n, S)
+        c = context[:, None].expand(-1, len(t), -1)
+        images = self.generate(z.flatten(0, 1), c.flatten(0, 1)).unflatten(0, z.shape[:2])
+        gap = (x[:, None] - images) / self.sigma
+        log_joint = _log_normal(gap) - self.n_dims * self.sigma.log() + _log_normal(z)
+        return torch.logsumexp(log_joint - log_q, 1) - math.log(len(t))
+
+    def _log_student(self, t: Tensor) -> Tensor:
+        """Log-density of the standard Student t of `freedom` degrees, of shape (S,)."""
+        v, m = self.freedom, self.n_latent
+        constant = math.lgamma((v + m) / 2) - math.lgamma(v / 2) - m / 2 * math.log(v * math.pi)
+        return constant - (v + m) / 2 * torch.log1p(t.square().sum(1) / v)
+
+
+def _log_normal(z: Tensor) -> Tensor:
+    """Log-density of the standard normal over the last axis."""
+    return -0.5 * (z.square().sum(-1) + z.shape[-1] * math.log(2 * math.pi))
