@@ -16,9 +16,13 @@ from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.scaling import standardize
 from qaffde.training import LoopConfig, print_progress, train
-from qaffde.training.loop import EVAL_BATCH_SIZE
 
 MAX_LATENT = 100
+MAX_HELD_OUT = 1024
+"""Rows to choose σ and the best networks by: each costs as many images as there are draws."""
+
+Networks = tuple[nn.Module, nn.Module, nn.Module]
+"""G, H and D_x."""
 
 
 class RoundTripLoss:
@@ -35,7 +39,7 @@ class RoundTripLoss:
     discriminators alone (its G(z) and H(x) are detached), so that a step of Adam on the sum is a
     step of two optimisers at once.
 
-    In evaluation it is the negative log-likelihood of the linearised density with the best σ.
+    In evaluation it is the negative log-likelihood of the density with the best σ.
 
     Parameters
     ----------
@@ -100,7 +104,8 @@ class RoundTrip(TrainedEstimator):
     (:class:`RoundTripLoss`). With :math:`p(x \mid z) = N(G(z), \sigma^2 I)` the density is an
     integral over z, by linearisation or importance sampling
     (:class:`~qaffde.baselines.roundtrip_density.RoundTripDensity`). Linearised, it is of mass one
-    only as far as G is straight within σ and H undoes it.
+    only as far as G is straight within σ and H undoes it: on star_eight it came to .3 nats above
+    the truth in the mean, while importance sampling errs downwards.
 
     The networks kept, and σ, are those of the best held-out likelihood; where fewer than twenty
     rows leave nothing to hold out, the last ones and σ = .1 standard deviations.
@@ -109,7 +114,7 @@ class RoundTrip(TrainedEstimator):
     ----------
     n_latent : int or None, default=None
         Columns m of z. None is d up to three columns, and half of d beyond, at most 100.
-    hidden_size : int, default=128
+    hidden_size : int, default=64
         Width of the hidden layers, or channels of the convolutions.
     n_hidden : int, default=3
         Number of hidden layers of dense networks.
@@ -117,12 +122,14 @@ class RoundTrip(TrainedEstimator):
         Kind of the networks that see or make x. "conv" needs `image_shape`.
     image_shape : tuple of int, optional
         (H, W) or (C, H, W) of the image in each row.
-    integration : {"linear", "importance"}, default="linear"
+    integration : {"importance", "linear"}, default="importance"
         How the density is integrated over z.
-    n_draws : int, default=256
+    n_draws : int, default=100
         Draws of importance sampling for each row.
-    cycle_x, cycle_z : float, default=10.0
-        Weights α and β of the cycle losses.
+    cycle_x, cycle_z : float, default=1.0
+        Weights α and β of the cycle losses. The paper's code has 10, with which the generators
+        here were held back.
+    batch_size : int or None, default=256
     learning_rate : float, default=1e-3
     clip_norm : float or None, default=None
     **training
@@ -136,20 +143,23 @@ class RoundTrip(TrainedEstimator):
     def __init__(
         self,
         n_latent: int | None = None,
-        hidden_size: int = 128,
+        hidden_size: int = 64,
         n_hidden: int = 3,
         *,
         architecture: str = "dense",
         image_shape: Sequence[int] | None = None,
-        integration: str = "linear",
-        n_draws: int = 256,
-        cycle_x: float = 10.0,
-        cycle_z: float = 10.0,
+        integration: str = "importance",
+        n_draws: int = 100,
+        cycle_x: float = 1.0,
+        cycle_z: float = 1.0,
+        batch_size: int | None = 256,
         learning_rate: float = 1e-3,
         clip_norm: float | None = None,
         **training: Any,
     ) -> None:
-        super().__init__(learning_rate=learning_rate, clip_norm=clip_norm, **training)
+        super().__init__(
+            batch_size=batch_size, learning_rate=learning_rate, clip_norm=clip_norm, **training
+        )
         self.n_latent = n_latent
         self.hidden_size = hidden_size
         self.n_hidden = n_hidden
@@ -178,7 +188,7 @@ class RoundTrip(TrainedEstimator):
         X = (rows - location) / scale
         parts = [X, weight / weight.mean(), *([] if context is None else [context])]
         chosen, held_out = split(len(rows), self.validation_fraction, generator)
-        held_out = held_out[:EVAL_BATCH_SIZE]  # one σ for all of them, so one batch
+        held_out = held_out[:MAX_HELD_OUT]  # within one batch of the loop, for one σ
         history = train(
             model,
             RoundTripLoss(generator),
@@ -195,31 +205,31 @@ class RoundTrip(TrainedEstimator):
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
         self._check_parameters()
         m = default_latent(n_dims) if self.n_latent is None else self.n_latent
-        hidden = [self.hidden_size] * self.n_hidden
-        judge_z = Dense(m, n_context, 1, hidden)
-        networks: tuple[nn.Module, nn.Module, nn.Module]
-        if self.architecture == "dense":
-            networks = (
-                Dense(m, n_context, n_dims, hidden),
-                Dense(n_dims, n_context, m, hidden),
-                Dense(n_dims, n_context, 1, hidden),
-            )
-        else:
-            shape = image_shape(self.image_shape, n_dims)
-            networks = (
-                Painter(m, n_context, shape, self.hidden_size),
-                Viewer(shape, n_context, m, self.hidden_size),
-                Viewer(shape, n_context, 1, self.hidden_size),
-            )
+        make = self._dense if self.architecture == "dense" else self._convolutional
+        generate, encode, judge_x = make(n_dims, m, n_context)
         return RoundTripDensity(
-            *networks,
-            judge_z,
+            generate,
+            encode,
+            judge_x,
+            judge_z=Dense(m, n_context, 1, self._hidden),
             n_dims=n_dims,
             n_latent=m,
             cycle_weights=(self.cycle_x, self.cycle_z),
             integration=self.integration,
             n_draws=self.n_draws,
         )
+
+    def _dense(self, d: int, m: int, k: int) -> Networks:
+        hidden = self._hidden
+        return Dense(m, k, d, hidden), Dense(d, k, m, hidden), Dense(d, k, 1, hidden)
+
+    def _convolutional(self, d: int, m: int, k: int) -> Networks:
+        shape, width = image_shape(self.image_shape, d), self.hidden_size
+        return Painter(m, k, shape, width), Viewer(shape, k, m, width), Viewer(shape, k, 1, width)
+
+    @property
+    def _hidden(self) -> list[int]:
+        return [self.hidden_size] * self.n_hidden
 
     def _check_parameters(self) -> None:
         for name in ("hidden_size", "n_hidden", "n_draws"):
