@@ -31,7 +31,7 @@ PAPER = ROOT / "experiments/paper.toml"
 PAGE = ROOT / "docs/baselines.md"
 BEGIN, END = "<!-- baselines:begin -->", "<!-- baselines:end -->"
 
-METHODS = ("maf", "nsf", "made", "planar", "realnvp", "iaf", "gmm")
+METHODS = ("maf", "nsf", "made", "planar", "realnvp", "iaf", "gmm", "roundtrip")
 SETS = ("arc", "bimodal_l", "binomial", "potential_1", "star_eight", "swiss_roll", "potential_4")
 """Six sets whose definition is the paper's, and one that splines are known to be good at."""
 

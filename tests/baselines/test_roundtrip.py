@@ -19,7 +19,7 @@ from qaffde.baselines.roundtrip_networks import Dense
 from qaffde.targets import get_target
 from qaffde.training import CheckpointError
 
-SHORT = {"hidden_size": 32, "n_hidden": 2, "batch_size": 128, "n_draws": 10, "random_state": 0}
+SHORT = {"hidden_size": 32, "n_hidden": 2, "batch_size": 128, "n_draws": 5, "random_state": 0}
 TINY = {"hidden_size": 4, "n_hidden": 1, "max_steps": 2, "batch_size": 32, "n_draws": 4}
 
 
@@ -160,8 +160,8 @@ def X():  # noqa: N802
 @pytest.fixture(scope="module")
 def fitted(X):
     """Trained with few draws, and then given many."""
-    model = RoundTrip(max_steps=400, learning_rate=2e-3, **SHORT).fit(X)
-    density = clone(model).set_params(n_draws=400)._build(2).double()
+    model = RoundTrip(max_steps=300, learning_rate=2e-3, **SHORT).fit(X)
+    density = clone(model).set_params(n_draws=300)._build(2).double()
     few, many = model.density_.density.state_dict(), density.state_dict()
     density.load_state_dict(few | {name: many[name] for name in ("normals", "radii")})
     model.density_.density = density
@@ -198,7 +198,7 @@ def values(fitted, axes):
 
 def test_mass_is_one_by_importance_sampling_and_nearly_so_linearised(values, linear, axes):
     assert mass(values, axes) == pytest.approx(1, abs=0.03)
-    assert mass(on_grid(linear, axes), axes) == pytest.approx(1, abs=0.15)
+    assert mass(on_grid(linear, axes), axes) == pytest.approx(1, abs=0.05)
 
 
 def test_training_learns_the_density(fitted, linear, X):
@@ -207,7 +207,7 @@ def test_training_learns_the_density(fitted, linear, X):
     truth = target.log_prob(fresh)
     gaussian = MultivariateNormal(torch.tensor(X.mean(0)), torch.tensor(np.cov(X.T)))
     for estimator in (fitted, linear):
-        assert np.corrcoef(truth, estimator.score_samples(fresh))[0, 1] > 0.8
+        assert np.corrcoef(truth, estimator.score_samples(fresh))[0, 1] > 0.9
         assert estimator.score(fresh) > gaussian.log_prob(torch.tensor(fresh)).mean()
 
 
@@ -246,7 +246,7 @@ def test_far_points_are_improbable_not_errors(fitted, linear):
 
 def test_heavy_rows_draw_the_density_to_them(X, fitted):
     left = X[:, 0] < X[:, 0].mean()
-    heavy = RoundTrip(max_steps=200, learning_rate=2e-3, **SHORT)
+    heavy = RoundTrip(max_steps=150, learning_rate=2e-3, **SHORT)
     heavy.fit(X, sample_weight=np.where(left, 9.0, 1.0))
     share = (heavy.sample(1000, 0)[:, 0] < X[:, 0].mean()).mean()
     assert share > (fitted.sample(1000, 0)[:, 0] < X[:, 0].mean()).mean() + 0.15
@@ -301,7 +301,7 @@ def test_one_model_conditional_on_the_class_classifies():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=600)
     rows = rng.normal(size=(600, 2)) * [1.0, 0.3] + np.where(y, 2.0, -2.0)[:, None]
-    flow = RoundTrip(max_steps=150, learning_rate=5e-3, **SHORT)
+    flow = RoundTrip(max_steps=100, learning_rate=5e-3, **SHORT)
     model = FlowClassifier(flow, random_state=0).fit(rows, y)
     assert model.score(rows, y) > 0.95
     assert (model.sample(200, 1, random_state=0).mean(0) > 0.5).all()
