@@ -262,7 +262,7 @@ def killed(X, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("qaffde.baselines.roundtrip.print_progress", lambda max_steps: report)
+        patch.setattr("qaffde.baselines.base.print_progress", lambda max_steps: report)
         with pytest.raises(KeyboardInterrupt):
             RoundTrip(**settings).fit(X)
     return settings

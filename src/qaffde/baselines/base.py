@@ -18,7 +18,15 @@ from qaffde.estimators.parameters import check_count, check_share
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.scaling import standardize
 from qaffde.nn import Density, StandardizedDensity
-from qaffde.training import History, LoopConfig, negative_log_likelihood, print_progress, train
+from qaffde.training import (
+    History,
+    LoopConfig,
+    adam,
+    negative_log_likelihood,
+    print_progress,
+    train,
+)
+from qaffde.training.loop import Loss, MakeOptimizer
 
 FEW_ROWS = 20
 """Below this there is nothing to hold out."""
@@ -120,6 +128,8 @@ class TrainedEstimator(DrawingEstimator):
     """
 
     history_: History
+    _make_optimizer: MakeOptimizer = staticmethod(adam)
+    _max_held_out: int | None = None
 
     def __init__(
         self,
@@ -192,17 +202,23 @@ class TrainedEstimator(DrawingEstimator):
         Z = (rows - location) / scale
         parts = [Z, weight / weight.mean(), *([] if context is None else [context])]
         chosen, held_out = split(len(rows), self.validation_fraction, generator)
+        held_out = held_out[: self._max_held_out]
         history = train(
             density,
-            negative_log_likelihood,
+            self._loss(generator),
             tuple(part[chosen].float() for part in parts),
             tuple(part[held_out].float() for part in parts) if len(held_out) else None,
             config,
             generator,
+            make_optimizer=self._make_optimizer,
             checkpoint=self.checkpoint,
             report=print_progress(self.max_steps) if self.verbose else None,
         )
         return Trained(density.double().eval().requires_grad_(False), location, scale, history)
+
+    def _loss(self, generator: Generator) -> Loss:
+        """What is minimised; a loss that draws has the generator."""
+        return negative_log_likelihood
 
     def _config(self) -> LoopConfig:
         """Settings of the loop, checked."""
