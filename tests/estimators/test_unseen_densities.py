@@ -5,8 +5,9 @@ import pytest
 
 flow_race = pytest.importorskip("benchmarks.flow_race", reason="needs the extra 'flows'")
 
-TIMES = 5.0
-N_TRAIN, N_HELD_OUT = 4000, 20_000
+TIMES, AIMED = 5.0, 7.5
+"""How much more time the flow must have, and what to aim at: short trials misjudge its steps."""
+N_TRAIN, N_HELD_OUT = 2000, 20_000
 
 
 def pinwheel(n, rng):
@@ -35,6 +36,6 @@ def banana(n, rng):
 def test_held_out_likelihood_is_no_worse_than_that_of_a_flow_with_five_times_the_time(draw):
     rng = np.random.default_rng(0)
     train, held_out = draw(N_TRAIN, rng), draw(N_HELD_OUT, rng)
-    row = flow_race.race(train, held_out, TIMES, seed=0, time_limit=4)
+    row = flow_race.race(train, held_out, AIMED, seed=0, time_limit=2)
     assert row["nsf"]["seconds"] > 0.5 * TIMES * row["qaffde_sgd"]["seconds"]
     assert row["qaffde_sgd"]["log_likelihood"] >= row["nsf"]["log_likelihood"]
