@@ -1,8 +1,10 @@
-"""Quadrature that several layers are measured with."""
+"""Quadrature that several layers are measured with, and a search that costs little."""
 
 import numpy as np
 import pytest
 import torch
+
+from qaffde.estimators import likelihood_fit
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +21,9 @@ def legendre():
         return centre + half * points, volumes * half.prod()
 
     return rule
+
+
+@pytest.fixture
+def short_search(monkeypatch):
+    """Candidates of QAFFDESGD are trained for fewer iterations."""
+    monkeypatch.setattr(likelihood_fit, "SEARCH_ITERATIONS", 10)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
+from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.parameters import check_count, check_share
 from qaffde.estimators.random import generator_from
@@ -179,7 +180,7 @@ class TrainedEstimator(DrawingEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         trained = self.train_density(*self._validated(X, sample_weight))
-        self.density_ = in_data_units(trained.density, trained)
+        self.density_ = in_data_units(trained.density, trained.location, trained.scale)
         self.history_ = trained.history
         return self
 
@@ -249,11 +250,6 @@ def _spelled_out(cls: type) -> Signature:
     parent = signature(cls.__mro__[1].__init__).parameters.values()  # type: ignore[misc]
     passed_on = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parent if p.name not in kept]
     return Signature([*kept.values(), *passed_on])
-
-
-def in_data_units(density: Density, trained: Trained) -> StandardizedDensity:
-    """Density of x from that of z."""
-    return StandardizedDensity(density, trained.location, trained.scale).eval()
 
 
 def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:

@@ -11,8 +11,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Generator, Tensor
 
-from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw, in_data_units
+from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
 from qaffde.baselines.flows import MAF
+from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array
 from qaffde.estimators.parameters import check_count
 from qaffde.estimators.random import generator_from
@@ -91,7 +92,8 @@ class FlowClassifier(ClassifierMixin, BaseEstimator):
         one_hot = torch.eye(len(self.classes_), dtype=torch.float64)
         trained = flow.train_density(torch.tensor(rows), torch.tensor(weight), one_hot[codes])
         self.class_densities_: list[StandardizedDensity] = [
-            in_data_units(GivenContext(trained.density, given), trained) for given in one_hot
+            in_data_units(GivenContext(trained.density, given), trained.location, trained.scale)
+            for given in one_hot
         ]
         self.history_ = trained.history
         return self

@@ -96,8 +96,8 @@ class BornEstimator(RegionMixin, DensityEstimator):
 
         Columns with two infinite ends are integrated out first. On the remaining ones it is exact
         for a box base and in one dimension; a Gaussian base with correlations is integrated by
-        quadrature to rounding in two and three columns, and refused beyond: count draws of
-        :meth:`sample` there.
+        quadrature to rounding in two and three columns, and by quasi-random points, to about
+        1e-4, beyond.
 
         Parameters
         ----------

@@ -1,0 +1,136 @@
+"""A fit of QAFFDESGD that is interrupted, killed and taken up again."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from qaffde.estimators import likelihood_fit
+from qaffde.training import CheckpointError
+from tests.sgd_models import FEW, X, fitted
+
+pytestmark = pytest.mark.usefixtures("short_search")
+
+
+class Killed(BaseException):
+    """Stands for a process that ends at once."""
+
+
+STAGES = {"search": {"bandwidth": "auto"}, "convex": {}, "learning": {"learn_features": True}}
+PLAN = {"max_iter": 50, "max_steps": 40, "verbose": True}
+
+
+def reports(monkeypatch, call):
+    """Have `call(total, step)` at every evaluation of a training of `total` steps."""
+    monkeypatch.setattr(
+        likelihood_fit,
+        "print_progress",
+        lambda total: lambda history: call(total, history.steps[-1]),
+    )
+
+
+def kill_in(stage, monkeypatch, error=KeyboardInterrupt):
+    """Raise in the middle of a stage."""
+    calls, judge = itertools.count(), likelihood_fit.LikelihoodEstimator._judge
+
+    def fragile(self, *args, **kwargs):
+        if next(calls) == 6:
+            raise error
+        return judge(self, *args, **kwargs)
+
+    def stop(total, step):
+        if (total, step) == {"convex": (50, 2), "learning": (40, 4)}[stage]:
+            raise error
+
+    if stage == "search":
+        monkeypatch.setattr(likelihood_fit.LikelihoodEstimator, "_judge", fragile)
+    else:
+        reports(monkeypatch, stop)
+
+
+@pytest.mark.parametrize("base_measure", ["box", "mixture"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_killed_fit_resumes_to_the_same_bits(stage, base_measure, tmp_path, monkeypatch):
+    options = PLAN | STAGES[stage] | {"base_measure": base_measure, "n_base_components": 3}
+    whole = fitted(FEW, **options)
+    options["checkpoint"] = tmp_path / "fit"
+    with monkeypatch.context() as patch:
+        kill_in(stage, patch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(FEW, **options)
+    assert list(tmp_path.iterdir())
+    steps = []
+    reports(monkeypatch, lambda total, step: steps.append((total, step)))
+    resumed = fitted(FEW, **options)
+    np.testing.assert_array_equal(resumed.score_samples(FEW), whole.score_samples(FEW))
+    assert resumed.search_ == whole.search_
+    assert [h.train_loss for h in resumed.history_] == [h.train_loss for h in whole.history_]
+    assert not list(tmp_path.iterdir())
+    if stage == "convex":
+        assert min(steps) == (50, 3)
+    if stage == "learning":
+        assert min(step for total, step in steps if total == 40) == 5
+
+
+def test_a_resumed_search_judges_only_what_is_left(tmp_path, monkeypatch):
+    options = PLAN | {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
+    judge, calls = likelihood_fit.LikelihoodEstimator._judge, []
+
+    def counting(self, *args, **kwargs):
+        calls.append(1)
+        return judge(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        kill_in("search", patch, Killed)
+        with pytest.raises(Killed):
+            fitted(FEW, **options)
+    monkeypatch.setattr(likelihood_fit.LikelihoodEstimator, "_judge", counting)
+    fitted(FEW, **options)
+    resumed = len(calls)
+    fitted(FEW, **options)
+    assert resumed == len(calls) - resumed - 4  # one candidate on four folds was known
+
+
+def test_a_killed_fit_may_be_left_for_another_one_under_another_name(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill_in("convex", patch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(checkpoint=tmp_path / "one", **PLAN)
+    left = set(tmp_path.iterdir())
+    fitted(checkpoint=tmp_path / "two", **PLAN)
+    assert set(tmp_path.iterdir()) == left
+
+
+def test_an_interrupted_fit_leaves_an_earlier_one_as_it_was(monkeypatch):
+    model = fitted(**PLAN)
+    before = model.score_samples(X)
+    kill_in("convex", monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X + 1)
+    np.testing.assert_array_equal(model.score_samples(X), before)
+
+
+@pytest.mark.parametrize("stage", ["search", "convex", "learning"])
+def test_a_damaged_checkpoint_is_an_error(stage, tmp_path, monkeypatch):
+    options = PLAN | STAGES[stage] | {"checkpoint": tmp_path / "fit"}
+    with monkeypatch.context() as patch:
+        kill_in(stage, patch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(**options)
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(CheckpointError, match="damaged or cut short; remove it"):
+        fitted(**options)
+
+
+@pytest.mark.parametrize("change", [{"ridge": 0.02}, {"random_state": 1}, {"n_features": 20}])
+def test_the_checkpoint_of_another_fit_is_refused(change, tmp_path, monkeypatch):
+    options = PLAN | {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
+    with monkeypatch.context() as patch:
+        kill_in("search", patch)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(**options)
+    with pytest.raises(CheckpointError, match="belongs to another fit"):
+        fitted(**options | change)
+    with pytest.raises(CheckpointError, match="belongs to another fit: rows differ"):
+        fitted(X[1:], **options)
