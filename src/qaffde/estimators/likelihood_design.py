@@ -81,6 +81,11 @@ class Search:
         Held-out log-densities of candidates that were judged before.
     report : callable
         Called as ``report(name, mean)`` after each candidate that was not known.
+
+    Attributes
+    ----------
+    values : dict of {str: float}
+        Mean held-out log-likelihood of every candidate that was met.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class Search:
         self.Z, self.weight, self.judge = Z, weight, judge
         self.seed, self.deadline = seed, deadline
         self.known, self.report = known, report
+        self.values: dict[str, float] = {}
         self.fits: dict[tuple[MeasureSpec, int, int], BaseMeasure] = {}
 
     def generator(self) -> Generator:
@@ -154,6 +160,7 @@ class Search:
             ]
             self.known[name] = torch.cat(scores)
             self.report(name, weighted_mean(self.known[name], self._weight(rows)))
+        self.values[name] = weighted_mean(self.known[name], self._weight(rows))
         return self.known[name]
 
     def value(self, candidate: Candidate, rows: int) -> float:

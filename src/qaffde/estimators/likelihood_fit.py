@@ -58,7 +58,7 @@ from qaffde.training.likelihood import (
 from qaffde.training.progress import line_printer
 
 RANK, MANY_COLUMNS_RANK = 16, 64
-"""Up to three columns, and beyond: more states changed no likelihood."""
+"""Up to three columns, where more than eight changed no likelihood of potential_3, and beyond."""
 SEARCH_ITERATIONS = 20
 SEARCH_SHARE = 0.7
 """Share of the time limit after which no new candidate is tried."""

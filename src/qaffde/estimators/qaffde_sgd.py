@@ -258,8 +258,7 @@ class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
         self.ridge_ = candidate.ridge / rows.count
         self.base_measure_ = candidate.spec.name
         self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
-        self.search_ = {name: float(scores.mean()) for name, scores in search.known.items()}
-        self.history_ = history
+        self.search_, self.history_ = search.values, history
         if self.checkpoint is not None:
             self._file("search").remove()
         return self

@@ -43,6 +43,7 @@ BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
 POLISH_EPOCHS = 5
+MIN_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +213,8 @@ def maximise_likelihood(
         report=report,
     )
     if len(Z) > most:
-        _polish(space, state, Z, weight, generator, time_limit, report)
+        left = None if time_limit is None else max(time_limit - history.seconds[-1], MIN_SECONDS)
+        _polish(space, state, Z, weight, generator, left, report)
     return history
 
 
