@@ -130,6 +130,31 @@ def test_the_deadline_cuts_the_way_short(monkeypatch):
     assert cut.seen == whole.seen[: len(cut.seen)]
 
 
+def test_a_candidate_that_would_end_too_late_is_not_begun(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(likelihood_design.time, "monotonic", lambda: now[0])
+    finished = []
+
+    class SlowJudge(Judge):
+        def __call__(self, measure, candidate, splits):
+            now[0] += 10.0
+            finished.append(now[0])
+            return super().__call__(measure, candidate, splits)
+
+    search_with(SlowJudge(), deadline=45.0).run([BOX], None, None)
+    assert 30.0 <= finished[-1] <= 45.0
+
+
+@pytest.mark.parametrize("rows", [likelihood_design.ROUGH_ROWS, likelihood_design.FINE_ROWS])
+def test_no_fitted_base_has_seen_the_rows_that_judge_it(rows):
+    def judge(measure, candidate, splits):
+        (split,) = splits
+        assert torch.allclose(measure.means.squeeze(0), split.train.mean(0), atol=1e-4)
+        return split.valid[:, 0]
+
+    search_with(judge).scores(Candidate(MeasureSpec("mixture", 1), torch.ones(2)), rows)
+
+
 def test_known_values_are_not_judged_again():
     first, second, reported = Judge(), Judge(), []
     known = {}

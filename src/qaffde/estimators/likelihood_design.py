@@ -103,6 +103,7 @@ class Search:
         self.seed, self.deadline = seed, deadline
         self.known, self.report = known, report
         self.values: dict[str, float] = {}
+        self.seconds: dict[int, float] = {}
         self.fits: dict[tuple[MeasureSpec, int, int], BaseMeasure] = {}
 
     def generator(self) -> Generator:
@@ -154,14 +155,17 @@ class Search:
         name = f"{candidate} ({rows} rows)"
         self._fitted(candidate, rows, 0)  # where `measure` begins, be the scores known or not
         if name not in self.known:
-            groups = enumerate(self._groups(rows))
-            scores = [
-                self.judge(self._fitted(candidate, rows, i), candidate, g) for i, g in groups
-            ]
-            self.known[name] = torch.cat(scores)
+            self.known[name] = self._judged(candidate, rows)
             self.report(name, weighted_mean(self.known[name], self._weight(rows)))
         self.values[name] = weighted_mean(self.known[name], self._weight(rows))
         return self.known[name]
+
+    def _judged(self, candidate: Candidate, rows: int) -> Tensor:
+        started = time.monotonic()
+        groups = enumerate(self._groups(candidate.spec, rows))
+        scores = [self.judge(self._fitted(candidate, rows, i), candidate, g) for i, g in groups]
+        self.seconds[rows] = time.monotonic() - started
+        return torch.cat(scores)
 
     def value(self, candidate: Candidate, rows: int) -> float:
         """Mean held-out log-likelihood."""
@@ -178,21 +182,23 @@ class Search:
         columns = torch.eye(d) if d <= MAX_STRETCHED else torch.ones(1, d)
         return [wider(FINE_STEP, marked) for marked in columns]
 
-    def _groups(self, rows: int) -> list[list[Split]]:
-        """Splits that share a base measure.
+    def _groups(self, spec: MeasureSpec, rows: int) -> list[list[Split]]:
+        """Splits that share a base measure, and so all coordinates.
 
-        To compare bases, each split has its own, that did not see the validation rows. The last
-        steps keep the base, and folds may share one that saw all of them, and all coordinates.
+        Each has its own, that did not see the validation rows: a mixture that saw them would make
+        whatever leaves it alone look better than it is. A box is only what holds the rows, and
+        once the base is chosen, the folds share one.
         """
         splits = self.splits[rows]
-        return [splits] if rows == FINE_ROWS else [[split] for split in splits]
+        shared = spec.name == "box" and rows == FINE_ROWS
+        return [splits] if shared else [[split] for split in splits]
 
     def _fitted(self, candidate: Candidate, rows: int, number: int) -> BaseMeasure:
         """The base measure of a candidate, fitted once for each group of splits, then blurred."""
         spec, h = _sharp(candidate.spec), candidate.bandwidth
         key = (spec, rows, number)
         if key not in self.fits:
-            group = self._groups(rows)[number]
+            group = self._groups(spec, rows)[number]
             Z, weight = group[0].train, group[0].train_weight
             if len(group) > 1:
                 Z = torch.cat([split.valid for split in group])
@@ -224,7 +230,7 @@ class Search:
         for _ in range(MAX_STEPS):
             ahead = move(best, direction)
             gain = ROUGH_GAIN if rows == ROUGH_ROWS else FINE_GAIN
-            if self._is_late() or self.value(ahead, rows) <= self.value(best, rows) + gain:
+            if self._is_late(rows) or self.value(ahead, rows) <= self.value(best, rows) + gain:
                 break
             best = ahead
         return best
@@ -237,12 +243,14 @@ class Search:
         sharp = best
         for move in stretches:
             ahead = move(sharp, -1)
-            if not self._is_late() and self._ties(ahead, best, FINE_ROWS):
+            if not self._is_late(FINE_ROWS) and self._ties(ahead, best, FINE_ROWS):
                 sharp = ahead
         return sharp
 
-    def _is_late(self) -> bool:
-        return time.monotonic() >= self.deadline
+    def _is_late(self, rows: int) -> bool:
+        """Whether one more candidate, if it takes as long as the last, would end too late."""
+        longest = max(self.seconds.values(), default=0.0)
+        return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
 
 
 def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
