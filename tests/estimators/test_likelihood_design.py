@@ -141,8 +141,8 @@ def test_a_candidate_that_would_end_too_late_is_not_begun(monkeypatch):
             finished.append(now[0])
             return super().__call__(measure, candidate, splits)
 
-    search_with(SlowJudge(), deadline=45.0).run([BOX], None, None)
-    assert 30.0 <= finished[-1] <= 45.0
+    search_with(SlowJudge(), deadline=215.0).run([BOX], None, None)
+    assert 150.0 <= finished[-1] <= 215.0
 
 
 @pytest.mark.parametrize("rows", [likelihood_design.ROUGH_ROWS, likelihood_design.FINE_ROWS])
