@@ -27,7 +27,7 @@ from qaffde.training import (
     print_progress,
     train,
 )
-from qaffde.training.loop import Loss, MakeOptimizer
+from qaffde.training.loop import Loss, MakeOptimizer, Report
 
 FEW_ROWS = 20
 """Below this there is nothing to hold out."""
@@ -131,6 +131,8 @@ class TrainedEstimator(DrawingEstimator):
     history_: History
     _make_optimizer: MakeOptimizer = staticmethod(adam)
     _max_held_out: int | None = None
+    _listener: Report | None = None
+    """Called with the history after every evaluation, in place of what `verbose` prints."""
 
     def __init__(
         self,
@@ -213,9 +215,14 @@ class TrainedEstimator(DrawingEstimator):
             generator,
             make_optimizer=self._make_optimizer,
             checkpoint=self.checkpoint,
-            report=print_progress(self.max_steps) if self.verbose else None,
+            report=self._report(),
         )
         return Trained(density.double().eval().requires_grad_(False), location, scale, history)
+
+    def _report(self) -> Report | None:
+        if self._listener is not None:
+            return self._listener
+        return print_progress(self.max_steps) if self.verbose else None
 
     def _loss(self, generator: Generator) -> Loss:
         """What is minimised; a loss that draws has the generator."""
