@@ -14,7 +14,7 @@ from torch.distributions import MultivariateNormal
 
 from qaffde.baselines import FlowClassifier, RoundTrip
 from qaffde.baselines.roundtrip import RoundTripLoss
-from qaffde.baselines.roundtrip_density import NOISES, RoundTripDensity
+from qaffde.baselines.roundtrip_density import MEMORY, NOISES, RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense
 from qaffde.targets import get_target
 from qaffde.training import CheckpointError
@@ -47,7 +47,7 @@ def by_quadrature(density, x):
     axis = torch.linspace(-7, 7, 401, dtype=torch.float64)
     z = torch.cartesian_prod(axis, axis)
     with torch.no_grad():
-        images = density.generate(z, density.given(z, None))
+        images = density.mean_generate(z, density.given(z, None))
     log_prior = -0.5 * z.square().sum(1) - math.log(2 * math.pi)
     gap = torch.cdist(x, images) / density.sigma
     constant = x.shape[1] * (density.sigma.log() + 0.5 * math.log(2 * math.pi))
@@ -150,6 +150,27 @@ def test_one_loss_has_the_gradients_of_two_optimisers():
         expected = torch.autograd.grad(loss, parameters, retain_graph=True)
         for parameter, gradient in zip(parameters, expected, strict=True):
             assert torch.allclose(parameter.grad, gradient)
+
+
+def test_the_density_is_that_of_networks_averaged_over_steps():
+    density, x = model(3, 2, [8]), points(5, 3)
+    start = density.log_prob(x)
+    with torch.no_grad():
+        for parameter in density.generate.parameters():
+            parameter.fill_(0.1)
+    assert torch.equal(density.log_prob(x), start)
+    weights = [density.mean_generate.layers[0].weight.clone()]
+    for _ in range(9_000):
+        density.follow()
+        weights.append(density.mean_generate.layers[0].weight.clone())
+    gaps = [(weight - 0.1).abs().max().item() for weight in weights]
+    assert gaps[1] < 0.2 * gaps[0]
+    assert gaps[-1] < 1e-3
+    late = density.mean_generate.layers[0].weight
+    with torch.no_grad():
+        density.generate.layers[0].weight.fill_(1.1)
+    density.follow()
+    assert torch.allclose(late, torch.full_like(late, 0.1 + (1 - MEMORY)), atol=2e-4)
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ class RoundTripLoss:
         """Weighted mean over a batch x of shape (n, d)."""
         if not model.training:
             return model.choose_noise(x, weight, context)
+        model.follow()
         c = model.given(x, context)
         z = torch.randn(len(x), model.n_latent, generator=self.generator, dtype=x.dtype)
         fake_x, fake_z = model.generate(z, c), model.encode(x, c)

@@ -4,6 +4,7 @@ r"""The density of RoundTrip: a Gaussian around a generator, integrated over its
 """
 
 import math
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from torch.func import vjp, vmap
 
 from qaffde.baselines.base import FlowDensity
 
+MEMORY, WARM_UP = 0.999, 9.0
+"""Share of the mean networks that a step leaves as it was, once there were many."""
 INTEGRATIONS = ("linear", "importance")
 NOISES = torch.logspace(-2, 0, 9)
 """Values of σ to choose from, in standard deviations of the data."""
@@ -81,8 +84,9 @@ class RoundTripDensity(FlowDensity):
     ``"linear"`` takes G for its tangent at H(x), see :class:`Linearized`. ``"importance"`` is the
     mean of :math:`p(x \mid z_j)\, p(z_j) / q(z_j)` over draws from q, a Student t. Its centre and
     shape are those of the linearised posterior, where the paper has H(x) and a sphere of a size
-    that must be tuned. All rows share the t's standard draws, so that a score depends on nothing
-    but its row.
+    that must be tuned. G and H are means over the last steps of training, since adversaries
+    circle about what they learn. All rows share the t's standard draws, so that a score depends
+    on nothing but its row.
 
     Parameters
     ----------
@@ -103,6 +107,7 @@ class RoundTripDensity(FlowDensity):
 
     cycle_weights: Tensor
     sigma: Tensor
+    n_steps: Tensor
     normals: Tensor
     radii: Tensor
 
@@ -122,15 +127,29 @@ class RoundTripDensity(FlowDensity):
     ) -> None:
         super().__init__()
         self.generate, self.encode = generate, encode
+        self.mean_generate, self.mean_encode = deepcopy(generate), deepcopy(encode)
+        for network in (self.mean_generate, self.mean_encode):
+            network.requires_grad_(False)
         self.judge_x, self.judge_z = judge_x, judge_z
         self.n_dims, self.n_latent = n_dims, n_latent
         self.integration, self.freedom = integration, freedom
         self.register_buffer("cycle_weights", torch.tensor(cycle_weights))
         self.register_buffer("sigma", torch.tensor(0.1))
+        self.register_buffer("n_steps", torch.tensor(0.0, dtype=torch.double))
         if integration == "importance":
             self.register_buffer("normals", torch.randn(n_draws, n_latent))
             gamma = torch.distributions.Gamma(freedom / 2, freedom / 2)
             self.register_buffer("radii", gamma.sample((n_draws,)).rsqrt())
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Let the mean networks follow those that learn, closely at first."""
+        self.n_steps += 1
+        share = max(1 - MEMORY, WARM_UP / (WARM_UP + float(self.n_steps)))
+        pairs = ((self.mean_generate, self.generate), (self.mean_encode, self.encode))
+        for mean, network in pairs:
+            for average, parameter in zip(mean.parameters(), network.parameters(), strict=True):
+                average.lerp_(parameter, share)
 
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Log-density of shape (n,)."""
@@ -141,7 +160,7 @@ class RoundTripDensity(FlowDensity):
         """Draws of shape (n, d): G of normal draws, and noise."""
         z = torch.randn(n, self.n_latent, generator=generator, dtype=self.dtype)
         noise = torch.randn(n, self.n_dims, generator=generator, dtype=self.dtype)
-        return self.generate(z, self.given(z, context)) + self.sigma * noise
+        return self.mean_generate(z, self.given(z, context)) + self.sigma * noise
 
     def given(self, rows: Tensor, context: Tensor | None) -> Tensor:
         """The context, of no columns where there is none."""
@@ -149,9 +168,9 @@ class RoundTripDensity(FlowDensity):
 
     def linearize(self, x: Tensor, context: Tensor) -> Linearized:
         """Tangent of the generator at H(x), for x of shape (n, d)."""
-        z = self.encode(x, context)  # (n, m)
+        z = self.mean_encode(x, context)  # (n, m)
         J = self.jacobian(z, context)  # (n, d, m)
-        r = x - self.generate(z, context) + (J @ z[..., None])[..., 0]
+        r = x - self.mean_generate(z, context) + (J @ z[..., None])[..., 0]
         U, s, Vh = torch.linalg.svd(J, full_matrices=False)
         a = (U.mT @ r[..., None])[..., 0]
         across = (r - (U @ a[..., None])[..., 0]).square().sum(1)
@@ -168,7 +187,7 @@ class RoundTripDensity(FlowDensity):
         axes = torch.eye(self.n_latent, dtype=z.dtype)
 
         def columns(z: Tensor, c: Tensor) -> Tensor:
-            images, pull = vjp(lambda z: self.generate(z, c), z)  # type: ignore[misc]
+            images, pull = vjp(lambda z: self.mean_generate(z, c), z)  # type: ignore[misc]
             _, push = vjp(lambda u: pull(u)[0], torch.zeros_like(images))  # type: ignore[misc]
             return vmap(lambda axis: push(axis.expand_as(z))[0])(axes)  # (m, n, d)
 
@@ -206,7 +225,7 @@ class RoundTripDensity(FlowDensity):
         z = mean[:, None] + t @ root  # (n, S, m); root is symmetric
         log_q = self._log_student(t) - torch.linalg.slogdet(root)[1][:, None]  # (n, S)
         c = context[:, None].expand(-1, len(t), -1)
-        images = self.generate(z.flatten(0, 1), c.flatten(0, 1)).unflatten(0, z.shape[:2])
+        images = self.mean_generate(z.flatten(0, 1), c.flatten(0, 1)).unflatten(0, z.shape[:2])
         gap = (x[:, None] - images) / self.sigma
         log_joint = _log_normal(gap) - self.n_dims * self.sigma.log() + _log_normal(z)
         return torch.logsumexp(log_joint - log_q, 1) - math.log(len(t))
