@@ -20,6 +20,8 @@ SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 MANY_MODES = (64, 128)
+SIZES_WORSE = 2
+"""Sizes in a row that are worse than a smaller one before no larger one is tried."""
 """Sizes to try beyond three columns, where no lattice of frequencies reaches all modes."""
 MAX_DOUBLINGS = 6
 SMALL = 1000
@@ -112,12 +114,14 @@ def choose_mixture(split: Split, generator: Generator) -> GaussianMeasure:
     """
     n, d = split.train.shape
     offered = MIXTURE_SIZES if d <= 3 else MIXTURE_SIZES + MANY_MODES
-    sizes = [k for k in offered if n >= 10 * k * (d + 2)] or [1]
-    mixtures = [
-        fit_mixture(split.train, split.train_weight, k, generator, rows=20_000) for k in sizes
-    ]
-    log_p = [mixture.log_density(split.valid) for mixture in mixtures]
-    best = max(log_p, key=lambda scores: weighted_mean(scores, split.valid_weight))
+    mixtures, log_p, means = [], [], []
+    for k in [k for k in offered if n >= 10 * k * (d + 2)] or [1]:
+        mixtures.append(fit_mixture(split.train, split.train_weight, k, generator, rows=20_000))
+        log_p.append(mixtures[-1].log_density(split.valid))
+        means.append(weighted_mean(log_p[-1], split.valid_weight))
+        if len(means) > means.index(max(means)) + SIZES_WORSE:
+            break
+    best = log_p[means.index(max(means))]
     return next(
         mixture
         for mixture, scores in zip(mixtures, log_p, strict=True)

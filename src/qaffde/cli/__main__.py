@@ -1,0 +1,5 @@
+"""``python -m qaffde.cli`` is ``qaffde``."""
+
+from qaffde.cli import main
+
+main()

@@ -1,0 +1,213 @@
+"""The methods that are compared: how each is made, searched and read.
+
+The baselines' spaces are those of :data:`qaffde.baselines.SEARCH_SPACES`. QAFFDE and QAFFDE-SGD
+choose for themselves within a fit; their spaces lie around what they chose in the first trial,
+which for every method has the default parameters.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde.baselines import BASELINES, SEARCH_SPACES, Choice, Range
+from qaffde.baselines.registry import Space
+from qaffde.estimators.assembly import MAX_BOX_DIMS
+from qaffde.estimators.base import DensityEstimator
+
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the numbers of a space are in proportion to.
+
+    Parameters
+    ----------
+    deviations : ndarray of shape (d,)
+        Standard deviations of the columns of the training rows.
+    default : dict
+        What the fit with default parameters chose, as its row has it.
+    growth : float
+        Rows to train on, in numbers of those that were searched on.
+    """
+
+    deviations: NDArray[np.float64]
+    default: Mapping[str, Any]
+    growth: float = 1.0
+
+    @property
+    def shrinkage(self) -> float:
+        """Rate n^(−1/(d + 4)) at which the best bandwidth of a kernel falls."""
+        return float(self.growth ** (-1 / (len(self.deviations) + 4)))
+
+
+Resolve = Callable[[Parameters, Reference], Parameters]
+
+
+def as_they_are(sampled: Parameters, reference: Reference) -> Parameters:
+    """Parameters of the space are those of the estimator."""
+    return sampled
+
+
+def in_deviations(sampled: Parameters, reference: Reference) -> Parameters:
+    """A bandwidth in standard deviations, that falls as rows grow more."""
+    if "bandwidth" not in sampled:
+        return sampled
+    h = sampled["bandwidth"] * reference.shrinkage * reference.deviations
+    return sampled | {"bandwidth": h.tolist()}
+
+
+def around_default(sampled: Parameters, reference: Reference) -> Parameters:
+    """Factors of the bandwidth and the ridge that the default fit chose.
+
+    The bandwidth of a kernel falls with the rows as that of any kernel estimate; a ridge is a
+    number over that of the rows. A plain base is the box, or the Gaussian in many columns, where
+    a box is nearly all empty.
+    """
+    parameters = dict(sampled)
+    if "base" in parameters:
+        plain = "box" if len(reference.deviations) <= MAX_BOX_DIMS else "gaussian"
+        parameters["base_measure"] = {"plain": plain, "mixture": "mixture"}[parameters.pop("base")]
+    if "bandwidth_factor" in parameters:
+        chosen = np.asarray(reference.default["bandwidth"])
+        factor = parameters.pop("bandwidth_factor")
+        shrinkage = 1.0 if "ridge" in reference.default else reference.shrinkage
+        parameters["bandwidth"] = (factor * shrinkage * chosen).tolist()
+    if "ridge_factor" in parameters:
+        chosen = reference.default["ridge"] / reference.growth
+        parameters["ridge"] = min(0.5, parameters.pop("ridge_factor") * chosen)
+    return parameters
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method of the comparison.
+
+    Parameters
+    ----------
+    label : str
+        In tables and figures.
+    kind : {"ours", "neural", "classical"}
+    make : callable
+        Unfitted estimator of parameters.
+    space : dict of {str: Range or Choice}
+        What the trials after the first draw from.
+    colour, marker : str
+        In figures: Okabe and Ito's palette and more, told apart by the marker too.
+    resolve : callable
+        Parameters of the estimator from those of the space.
+    judged_as : dict
+        Parameters of the density whose likelihood judges a trial, where the method is none.
+    attributes : tuple of str
+        Fitted attributes that a row records.
+    has_likelihood : bool
+        False where what is fitted does not integrate to one: then no likelihood is reported.
+    """
+
+    label: str
+    kind: str
+    make: Callable[..., DensityEstimator]
+    space: Space
+    colour: str
+    marker: str = "o"
+    resolve: Resolve = as_they_are
+    judged_as: Mapping[str, Any] = field(default_factory=dict)
+    attributes: tuple[str, ...] = ()
+    has_likelihood: bool = True
+
+
+_FACTOR = Range(0.5, 2.0, log=True, why="an octave around what the default fit chose")
+_BASE = Choice(("plain", "mixture"), why="the two that the default fit chooses between")
+_FITTED = ("bandwidth", "base_measure", "rank", "n_fourier_features")
+
+SPACES: dict[str, Space] = {
+    "qaffde": {
+        "n_features": Range(250, 2000, log=True, paper="250 to 2000"),
+        "bandwidth_factor": _FACTOR,
+        "base": _BASE,
+    },
+    "qaffde_sgd": {
+        "n_features": Range(250, 2000, log=True, paper="250 to 2000"),
+        "bandwidth_factor": _FACTOR,
+        "ridge_factor": Range(0.1, 10.0, log=True, why="a decade around the default fit's"),
+        "rank": Range(8, 64, log=True, paper="shares 0, .1, .5 and 1 of D"),
+        "base": _BASE,
+    },
+}
+
+
+def _baseline(name: str, label: str, colour: str, marker: str, **options: Any) -> Method:
+    kind = "classical" if name in ("kde", "gmm", "dmkde") else "neural"
+    return Method(label, kind, BASELINES[name], SEARCH_SPACES[name], colour, marker, **options)
+
+
+METHODS: dict[str, Method] = {
+    "qaffde": Method(
+        "QAFFDE",
+        "ours",
+        QAFFDE,
+        SPACES["qaffde"],
+        "#D55E00",
+        "o",
+        around_default,
+        attributes=_FITTED,
+    ),
+    "qaffde_sgd": Method(
+        "QAFFDE-SGD",
+        "ours",
+        QAFFDESGD,
+        SPACES["qaffde_sgd"],
+        "#0072B2",
+        "s",
+        around_default,
+        attributes=(*_FITTED, "ridge"),
+    ),
+    "made": _baseline("made", "MADE", "#009E73", "^"),
+    "maf": _baseline("maf", "MAF", "#56B4E9", "v"),
+    "iaf": _baseline("iaf", "IAF", "#CC79A7", "<"),
+    "planar": _baseline("planar", "Planar", "#E69F00", ">"),
+    "realnvp": _baseline("realnvp", "RealNVP", "#8C6BB1", "P"),
+    "nsf": _baseline("nsf", "NSF", "#A81E6A", "D"),
+    "roundtrip": _baseline("roundtrip", "RoundTrip", "#44AA99", "X"),
+    "kde": _baseline(
+        "kde", "KDE", "#888888", "h", resolve=in_deviations, attributes=("bandwidth",)
+    ),
+    "gmm": _baseline("gmm", "GMM", "#A6761D", "*", attributes=("n_components",)),
+    "dmkde": _baseline(
+        "dmkde",
+        "DMKDE",
+        "#999933",
+        "d",
+        resolve=in_deviations,
+        judged_as={"base_measure": "box"},
+        attributes=_FITTED,
+        has_likelihood=False,
+    ),
+}
+
+
+def find_method(name: str) -> Method:
+    """Method by its name.
+
+    Examples
+    --------
+    >>> find_method("nsf").label
+    'NSF'
+    """
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; choose one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def check_parameters(name: str, parameters: Mapping[str, Any], where: str) -> None:
+    """Reject parameters that the estimator of a method does not have."""
+    known = find_method(name).make().get_params()
+    for parameter in parameters:
+        if parameter not in known:
+            raise ValueError(
+                f"{where} has no parameter {parameter!r}; {name} knows {', '.join(known)}"
+            )

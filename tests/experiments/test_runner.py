@@ -1,0 +1,226 @@
+"""Runs: rows say everything, survive kills, and do not depend on the number of processes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qaffde.experiments import methods as method_registry
+from qaffde.experiments import search
+from qaffde.experiments.methods import Method
+from qaffde.experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
+from qaffde.experiments.rows import append_row, read_rows
+from qaffde.experiments.runner import run_cells
+from qaffde.experiments.sets import Draws, find_target
+from qaffde.experiments.trials import _best
+from qaffde.targets import Target
+from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys
+from pathlib import Path
+from qaffde.experiments.runner import Files, run_cells
+from tests.experiments.tiny import tiny_cells
+files = Files(Path(sys.argv[1]), "planar-quick")
+run_cells(tiny_cells(files), files, on_row=lambda row: print(row["id"], flush=True))
+"""
+
+
+def test_rows_say_how_they_were_made(measured):
+    rows = read_rows(measured.rows)
+    assert len(rows) == len({row["id"] for row in rows}) == 2 * (2 + 2) + 2 * (2 + 1)
+    for row in rows:
+        assert {"revision", "date", "threads", "versions", "warnings", "seconds"} <= row.keys()
+        assert row["threads"] == 1
+        assert row["config"]["n_search"] == 150
+        assert row["status"] == "complete"
+        assert row["parameters"]["random_state"] == row["seed"]
+        assert row["fit_cpu_seconds"] >= 0
+    finals = [row for row in rows if row["stage"] == "final"]
+    assert all(set(row["metrics"]) > {"spearman", "excess_nll_standard_error"} for row in finals)
+    assert {row["seed"] for row in finals if row["method"] == "gmm"} == {3, 4}
+
+
+def test_the_first_trial_has_the_defaults_and_the_best_is_trained(measured):
+    rows = read_rows(measured.rows)
+    for final in (row for row in rows if row["stage"] == "final"):
+        own = [row for row in rows if row["stage"] == "trial"]
+        own = [
+            row for row in own if (row["set"], row["method"]) == (final["set"], final["method"])
+        ]
+        assert own[0]["sampled"] == {}
+        assert own[1]["sampled"]
+        assert final["validation"] == max(row["validation"] for row in own)
+        for name, value in final["sampled"].items():
+            assert final["parameters"][name] == value
+
+
+def test_pictures_are_of_the_first_seed_and_the_truth_is_kept_once(measured):
+    pictures = read_rows(measured.pictures)
+    finals = {row["id"]: row for row in read_rows(measured.rows) if row["stage"] == "final"}
+    truths = [picture for picture in pictures if picture["method"] == TRUTH]
+    assert len(truths) == 2
+    assert len(pictures) == 2 + 4
+    for picture in pictures:
+        assert unpack_mesh(picture).shape == (MESH_SIDE, MESH_SIDE)
+        assert len(unpack(picture["pairs"])) == min(90, N_PAIRS)
+        assert picture["method"] == TRUTH or finals[picture["id"]]["seed"] == 3
+
+
+def test_what_is_there_is_not_run_again(measured):
+    before, seen = measured.rows.read_bytes(), []
+    run_cells(tiny_cells(measured), measured, on_row=seen.append)
+    assert seen == []
+    assert measured.rows.read_bytes() == before
+
+
+def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured):
+    command = [sys.executable, "-c", SCRIPT, str(files.folder)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    ) as run:
+        first = [run.stdout.readline().strip() for _ in range(2)]
+        run.kill()
+    there = [row["id"] for row in read_rows(files.rows)]
+    assert there[:2] == first
+    assert len(there) < 14
+    with files.rows.open("ab") as file:
+        file.write(b'{"id": "torn')
+    run_cells(tiny_cells(files), files)
+    rows = read_rows(files.rows)
+    assert [row["id"] for row in rows[: len(there)]] == there
+    assert without_timings(rows) == without_timings(read_rows(measured.rows))
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_rows_of_one(files, measured):
+    seen = []
+    run_cells(tiny_cells(files), files, jobs=2, on_row=lambda row: seen.append(row["id"]))
+    rows = read_rows(files.rows)
+    assert without_timings(rows) == without_timings(read_rows(measured.rows))
+    assert sorted(seen) == sorted(row["id"] for row in rows)
+
+
+class Broken:
+    """Estimator that cannot be fitted."""
+
+    def __init__(self, **parameters):
+        self.parameters = parameters
+
+    def fit(self, X):
+        raise ArithmeticError("no such density")
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    method = Method("Broken", "classical", Broken, {}, "#000000")
+    monkeypatch.setitem(method_registry.METHODS, "broken", method)
+
+
+@pytest.mark.usefixtures("broken")
+def test_failures_are_rows_and_the_others_go_on(files):
+    config = tiny_config()
+    object.__setattr__(config, "methods", ("broken", "gmm"))
+    cells = tiny_cells(files, config=config, sets=("arc",))
+    run_cells(cells, files)
+    rows = read_rows(files.rows)
+    failed = [row for row in rows if row["method"] == "broken"]
+    assert [row["status"] for row in failed] == ["failed"] * 3
+    assert failed[0]["error"] == {"type": "ArithmeticError", "message": "no such density"}
+    assert "no trial succeeded (ArithmeticError)" in failed[2]["error"]["message"]
+    assert all(row["status"] == "complete" for row in rows if row["method"] == "gmm")
+
+    run_cells(cells, files)
+    assert len(read_rows(files.rows)) == len(rows)
+    run_cells(cells, files, retry_failed=True)
+    assert len(read_rows(files.rows)) == len(rows) + 3
+
+
+def test_a_wrong_truth_changes_the_figures_and_not_the_choice(files, measured, monkeypatch):
+    monkeypatch.setattr(Target, "log_prob", lambda self, X: X[:, 0] - X[:, 1])
+    run_cells(tiny_cells(files, sets=("arc",)), files)
+    told = {row["id"]: row for row in read_rows(files.rows)}
+    rows = [row for row in read_rows(measured.rows) if row["set"] == "arc"]
+    assert len(rows) == len(told)
+    for row in rows:
+        other = told[row["id"]]
+        chosen = ("sampled", "validation", "parameters", "resolved")
+        assert all(row[key] == other[key] for key in chosen)
+        if row["stage"] == "final":
+            assert row["chosen_trial"] == other["chosen_trial"]
+            assert row["metrics"] != other["metrics"]
+
+
+def test_trials_do_not_see_test_rows(files, monkeypatch):
+    def refuse(self):
+        raise AssertionError("test rows were asked for")
+
+    monkeypatch.setattr(Draws, "test", property(refuse))
+    run_cells(tiny_cells(files, sets=("arc",), methods=("gmm",)), files)
+    rows = read_rows(files.rows)
+    assert [row["status"] for row in rows] == ["complete", "complete", "failed", "failed"]
+    assert rows[-1]["error"]["message"] == "test rows were asked for"
+
+
+def test_a_pruned_trial_is_a_row_and_is_not_chosen(files, monkeypatch):
+    optuna = search.import_optuna()
+
+    def listener(self, trial, reported):
+        def prune(history):
+            reported.append(-history.valid_loss[-1])
+            if trial.params:
+                raise optuna.TrialPruned
+
+        return prune
+
+    monkeypatch.setattr(search.Search, "listener", listener)
+    run_cells(tiny_cells(files, sets=("arc",), methods=("planar",)), files)
+    first, second, final = read_rows(files.rows)
+    assert (first["status"], second["status"]) == ("complete", "pruned")
+    assert len(second["held_out"]) == 1
+    assert second["validation"] is None
+    assert final["chosen_trial"] == 0
+
+
+def test_sets_draw_independent_rows():
+    draws = Draws(find_target("arc"), 5, 10, 10, 10)
+    assert (draws.train != draws.valid).all()
+    assert (draws.valid != draws.test).all()
+    assert (draws.test != Draws(find_target("arc"), 6, 10, 10, 10).train).all()
+
+
+def test_the_best_is_the_likeliest_and_of_two_the_earlier():
+    def trial(k, value, status="complete"):
+        return {"trial": k, "validation": value, "status": status, "error": None}
+
+    rows = [trial(0, -2.0), trial(1, -1.0), trial(2, -1.0), trial(3, None, "pruned")]
+    assert _best(rows)["trial"] == 1
+
+
+def test_another_setting_is_another_row(files):
+    def names(**changes):
+        cells = tiny_cells(files, config=tiny_config(**changes), sets=("arc",), methods=("gmm",))
+        return set(cells[0].tasks())
+
+    assert not names() & names(n_valid=81)
+    for changes in ({"trials": 3}, {"final_steps": 13}, {"n_test": 91}):
+        assert len(names() & names(**changes)) == 2  # trials are kept, what follows them is not
+    assert names() == names(seeds=(9,))  # the method has seeds of its own
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    append_row({"id": 1}, path)
+    path.write_bytes(path.read_bytes() + b"{broken\n")
+    with pytest.raises(ValueError, match=r"line 2 of .*rows\.jsonl is no row"):
+        read_rows(path)
+
+
+def test_rows_are_json(measured):
+    for line in measured.rows.read_text(encoding="utf-8").splitlines():
+        json.loads(line, parse_constant=pytest.fail)
