@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := cli,data,files,flows,lint,plot,search,test
+EXTRAS := cli,data,files,flows,lint,onnx,plot,search,test
 # Candidates, best first: the first that runs and is new enough makes the environment. PYTHON=… overrides.
 PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
 PYTEST_ARGS ?=
@@ -24,8 +24,8 @@ help: ## list the targets
 demo: $(STAMP) ## fit, score and sample a small example
 	@$(BIN)/python -m qaffde.demo
 
-test: $(STAMP) ## run the tests, coverage shown (PYTEST_ARGS='-m "not slow"' for the quick ones)
-	@$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
+test: $(STAMP) ## run the tests on all cores, coverage shown (PYTEST_ARGS='-m "not slow"' for the quick ones)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff (rules and format) and mypy
 	@$(BIN)/ruff check .

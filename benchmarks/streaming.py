@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments import ROOT
 from qaffde import QAFFDE
+from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.targets import get_target
 
 ROWS = ROOT / "benchmarks/results/streaming.jsonl"

@@ -1,1 +1,5 @@
-"""The paper's tables and figures, rebuilt with this library."""
+"""Experiments of this repository that are not part of the package: measured here, read in docs."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]

@@ -10,16 +10,17 @@ rebuilds docs/likelihood.md from the rows alone.
 
 import argparse
 import re
-import tomllib
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments.planar import PAPER, bold, short_revision, timed
-from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from experiments import ROOT
+from experiments.planar import bold, short_revision, timed
 from qaffde import QAFFDESGD
+from qaffde.experiments.results import paper_figures
+from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.metrics import density_metrics
 from qaffde.targets import PLANAR, RandomGMM, Target, get_target
 
@@ -102,7 +103,7 @@ def find_target(name: str) -> tuple[Target, tuple[int, int]]:
 
 def planar_table(rows: list[Row]) -> str:
     """One line for each planar set: means over seeds beside the targets, bold where reached."""
-    targets = tomllib.loads(PAPER.read_text(encoding="utf-8"))["likelihood"]["target"]
+    targets = paper_figures()["target"]["likelihood"]
     head = ["set"]
     for title in METRICS:
         head += [title, "target"]

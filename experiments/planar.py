@@ -10,20 +10,20 @@ from the rows alone.
 
 import argparse
 import time
-import tomllib
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from experiments import ROOT
 from qaffde import QAFFDE
+from qaffde.experiments.results import paper_figures
+from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.metrics import density_metrics
 from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "experiments/results/planar.jsonl"
-PAPER = ROOT / "experiments/paper.toml"
 README = ROOT / "README.md"
 PAGE = ROOT / "docs/planar.md"
 BEGIN, END = "<!-- planar:begin -->", "<!-- planar:end -->"
@@ -95,7 +95,7 @@ def report(rows: list[Row], readme: Path = README, page: Path = PAGE) -> None:
 
 def summary_table(rows: list[Row]) -> str:
     """One line for each set: means over its seeds beside the paper's figures and the targets."""
-    figures = tomllib.loads(PAPER.read_text(encoding="utf-8"))["planar"]
+    figures = paper_figures()
     head = ["set", "Spearman", "target", "paper", "MAE", "paper", "excess NLL", "base", "fit s"]
     return markdown_table(head, [_line(name, of, figures) for name, of in _by_set(rows).items()])
 
@@ -159,8 +159,10 @@ def _by_set(rows: list[Row]) -> dict[str, list[Row]]:
 
 def _line(name: str, rows: list[Row], figures: dict[str, Any]) -> list[str]:
     rho, error = _mean(rows, "spearman"), _mean(rows, "mean_absolute_error")
-    target, paper = figures["target"]["spearman"][name], figures["paper"]["spearman"][name]
-    paper_error = figures["paper"]["mean_absolute_error"][name]
+    target = figures["target"]["planar"]["spearman"][name]
+    paper, paper_error = (
+        figures["planar"][metric]["qaffde"][name] for metric in ("spearman", "mean_absolute_error")
+    )
     return [
         name,
         bold(f"{rho:.4f}", reached=rho >= target and rho > paper),

@@ -5,12 +5,14 @@ import json
 import numpy as np
 import pytest
 
+from qaffde.experiments.results import paper_figures
+from qaffde.experiments.rows import write_rows
 from qaffde.targets import get_target
 
 planar = pytest.importorskip(
     "experiments.planar", reason="lives in the repository, not in the package"
 )
-row_files = pytest.importorskip("experiments.rows")
+
 
 SETS, N_TRAIN, N_TEST = ["arc", "binomial"], 500, 200
 RUN = ["run", "--sets", *SETS, "--seeds", "0", "--n-train", str(N_TRAIN), "--n-test", str(N_TEST)]
@@ -33,7 +35,7 @@ def rows(tmp_path_factory, small_features):
 @pytest.fixture
 def path(rows, tmp_path):
     path = tmp_path / "rows.jsonl"
-    row_files.write_rows(rows, path)
+    write_rows(rows, path)
     return path
 
 
@@ -67,7 +69,7 @@ def test_rows_say_how_they_were_made(rows):
         ("binomial", 0, "QAFFDE"),
     ]
     for row in rows:
-        assert list(row["versions"]) == ["python", "torch", "numpy", "scipy", "sklearn", "qaffde"]
+        assert {"python", "torch", "numpy", "scikit-learn", "qaffde"} <= row["versions"].keys()
         assert (row["n_train"], row["n_test"]) == (N_TRAIN, N_TEST)
         assert row["parameters"]["bandwidth"] == "auto"
         assert row["resolved"]["base_measure"] in ("box", "gaussian", "mixture")
@@ -122,7 +124,7 @@ def test_an_unfinished_line_is_redone(path, rows, measured, kept):
 
 def test_a_broken_line_inside_the_file_is_an_error(path):
     path.write_bytes(b'{"set": "ar\n' + path.read_bytes())
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(ValueError, match="line 1 of .* is no row"):
         planar.read_rows(path)
 
 
@@ -193,14 +195,11 @@ def test_report_command_reads_the_rows(path, files, monkeypatch, capsys, rows):
 
 
 def test_every_set_has_its_figures():
-    figures = planar.tomllib.loads(planar.PAPER.read_text(encoding="utf-8"))["planar"]
-    tables = [
-        figures["paper"]["spearman"],
-        figures["paper"]["mean_absolute_error"],
-        figures["target"]["spearman"],
-    ]
-    for table in tables:
-        assert table.keys() == {"source", *planar.PLANAR}
+    figures = paper_figures()
+    paper, target = figures["planar"], figures["target"]["planar"]["spearman"]
+    for metric in ("spearman", "mean_absolute_error"):
+        assert paper[metric]["qaffde"].keys() == set(planar.PLANAR)
+    assert target.keys() == {"source", *planar.PLANAR}
 
 
 class SpyTarget:

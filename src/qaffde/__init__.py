@@ -2,5 +2,16 @@
 
 from qaffde._version import __version__
 from qaffde.estimators import QAFFDE, QAFFDESGD, FourierFeatures, QAFFDEOutlierDetector
+from qaffde.files import FileError, export_onnx, load, save
 
-__all__ = ["QAFFDE", "QAFFDESGD", "FourierFeatures", "QAFFDEOutlierDetector", "__version__"]
+__all__ = [
+    "QAFFDE",
+    "QAFFDESGD",
+    "FileError",
+    "FourierFeatures",
+    "QAFFDEOutlierDetector",
+    "__version__",
+    "export_onnx",
+    "load",
+    "save",
+]

@@ -16,6 +16,7 @@ from qaffde.baselines.flows import MAF
 from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array
 from qaffde.estimators.parameters import check_count
+from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.nn import Density, StandardizedDensity
 
@@ -45,7 +46,7 @@ class GivenContext(Density):
         return self.density.sample(n, generator, self.context.expand(n, -1))
 
 
-class FlowClassifier(ClassifierMixin, BaseEstimator):
+class FlowClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     r"""Classifier by Bayes' rule, with one flow for all classes.
 
     .. math:: P(c \mid x) \propto P(c)\, p(x \mid c)

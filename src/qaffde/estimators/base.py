@@ -10,12 +10,13 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density
 
 Array = NDArray[np.float64]
 
 
-class DensityEstimator(DensityMixin, BaseEstimator, ABC):
+class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
     """Density estimator with a fitted torch density behind a scikit-learn interface.
 
     Subclasses set ``density_``, a :class:`qaffde.nn.Density` of the data's columns in their own

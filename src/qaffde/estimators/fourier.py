@@ -15,6 +15,7 @@ from qaffde import functional as QF
 from qaffde import nn
 from qaffde.estimators.bandwidth import median_distance, scott, silverman
 from qaffde.estimators.parameters import check_bandwidth, check_choice, check_count, check_lattice
+from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.training import fit_adaptive_features
 
@@ -23,7 +24,7 @@ FEATURES = (*QF.FREQUENCIES, "adaptive")
 LATTICE_MARGIN = 6.0  # deviations of the kernel between the data and their next image: e^−18
 
 
-class FourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Map rows to Fourier features whose inner products approximate a Gaussian kernel.
 
     .. math:: \phi_i(x) = a_i \cos(w_i \cdot x + b_i), \qquad

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.regions import weighted_quantile
@@ -27,7 +28,7 @@ FALSE_ALARMS = 0.01
 """With "auto", the share of fresh rows like the training rows that are called outliers."""
 
 
-class QAFFDEOutlierDetector(OutlierMixin, BaseEstimator):
+class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
     Training rows may hold outliers, which a density takes for its own: they widen its units and

@@ -99,7 +99,7 @@ class Checkpoint:
         torch.save({"fingerprint": of, "state": state}, buffer)
         payload = buffer.getvalue()
         try:
-            _replace(self.path, MAGIC + _blake(payload) + payload)
+            write_atomically(self.path, MAGIC + _blake(payload) + payload)
         except OSError as error:
             self._warn(error)
 
@@ -166,9 +166,9 @@ def _split(content: bytes, n: int) -> tuple[bytes, bytes]:
     return content[:n], content[n:]
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write beside the file, wait for the disk, then rename: a reader sees the old or the new."""
-    beside = path.with_name(f"{path.name}.tmp")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with beside.open("wb") as file:
             file.write(content)

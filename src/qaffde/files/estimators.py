@@ -1,0 +1,255 @@
+"""Recipes of the estimators: their parameters, and what a fit has left in them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from qaffde.baselines import (
+    GMM,
+    IAF,
+    KDE,
+    MADE,
+    MAF,
+    NSF,
+    FlowClassifier,
+    Planar,
+    RealNVP,
+    RoundTrip,
+    TrainedEstimator,
+)
+from qaffde.estimators import (
+    QAFFDE,
+    QAFFDESGD,
+    DerivedDensity,
+    FourierFeatures,
+    QAFFDEOutlierDetector,
+)
+from qaffde.estimators.assembly import BASE_MEASURES
+from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.frame import Frame
+from qaffde.estimators.updates import Sums
+from qaffde.files.fields import Fields
+from qaffde.files.format import UNKNOWN, FileError, quoted
+from qaffde.files.modules import n_columns
+from qaffde.files.networks import network_state, rebuild, rebuild_classes
+from qaffde.files.values import Recipe
+from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.training import History
+
+COLUMNS = ("n_features_in_", "feature_names_in_")
+Restore = Callable[[Any, Fields, int], None]
+"""Gives an unfitted estimator what the fields say of its fit to that many columns."""
+
+
+def estimator(kind: type, take: Callable[[Any], Mapping[str, Any]], restore: Restore) -> Recipe:
+    """Recipe of an estimator, fitted or not.
+
+    Parameters
+    ----------
+    kind : type
+    take : callable
+        What a fit left, as fields.
+    restore : callable
+    """
+
+    def take_all(model: BaseEstimator) -> dict[str, Any]:
+        parameters = {"parameters": model.get_params(deep=False)}
+        if not fitted(model):
+            return parameters
+        try:
+            return parameters | _columns(model) | dict(take(model))
+        except AttributeError as error:
+            raise FileError(f"its fit came to no end ({quoted(error)}); fit it again") from None
+
+    def make(f: Fields) -> BaseEstimator:
+        model = _unfitted(kind, f)
+        if "n_features_in_" in f:
+            model.n_features_in_ = f.count("n_features_in_")
+            _restore_names(model, f)
+            restore(model, f, model.n_features_in_)
+        return model
+
+    return Recipe(kind, take_all, make)
+
+
+def fitted(model: BaseEstimator) -> bool:
+    """Whether an estimator was fitted: columns alone are what a fit that failed leaves."""
+    if hasattr(model, "__sklearn_is_fitted__"):
+        return bool(model.__sklearn_is_fitted__())
+    return any(name.endswith("_") and name not in COLUMNS for name in vars(model))
+
+
+def _unfitted(kind: type, f: Fields) -> Any:
+    parameters = f.item("parameters", dict)
+    for name in parameters.keys() - set(kind._get_param_names()):  # type: ignore[attr-defined]
+        raise FileError(f"{f.kind}'s parameter {quoted(name)} is {UNKNOWN}")
+    return kind(**parameters)
+
+
+def _columns(model: BaseEstimator) -> dict[str, Any]:
+    names = getattr(model, "feature_names_in_", None)
+    count = {"n_features_in_": model.n_features_in_}
+    return count if names is None else count | {"feature_names_in_": names}
+
+
+def _restore_names(model: Any, f: Fields) -> None:
+    if "feature_names_in_" in f:
+        names = f.item("feature_names_in_", np.ndarray)
+        f.require(_are_names(names, model.n_features_in_), "feature_names_in_", "are wrong")
+        model.feature_names_in_ = names
+
+
+def _are_names(names: Any, d: int) -> bool:
+    return names.dtype.kind in "OU" and names.shape == (d,)
+
+
+def _learned(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """What takes the learned attributes of these names, without their underscores."""
+    return lambda model: {name: getattr(model, f"{name}_") for name in names}
+
+
+def _density(f: Fields, d: int, kind: type = Density) -> Any:
+    density = f.item("density", kind)
+    f.require(n_columns(density) == d, "density", f"is not of {d} columns")
+    return density
+
+
+def _take_sums(model: QAFFDE) -> dict[str, Any]:
+    return {
+        "frame": model.frame_,
+        "rho": model.rho_,
+        "weight_sum": model.weight_sum_,
+        "effective_count": model.effective_count_,
+        "density": model._density,
+    }
+
+
+def _restore_sums(model: QAFFDE, f: Fields, d: int) -> None:
+    model._check_parameters()
+    frame = f.item("frame", Frame)
+    f.require(frame.features.n_dims == d, "frame", f"is not of {d} columns")
+    D = frame.features.n_features
+    sums = Sums(f.tensor("rho", D, D), f.number("weight_sum", 0), f.number("effective_count", 0))
+    unread = f.get("density") is None
+    model._learn(frame, sums, None if unread else _density(f, d))
+
+
+def _restore_likelihood(model: QAFFDESGD, f: Fields, d: int) -> None:
+    model.density_ = _density(f, d)
+    model.bandwidth_ = f.array("bandwidth", d)
+    model.ridge_ = f.number("ridge")
+    model.base_measure_ = f.choice("base_measure", BASE_MEASURES)
+    model.rank_ = f.count("rank")
+    model.n_fourier_features_ = f.count("n_fourier_features")
+    model.search_ = f.item("search", dict)
+    numbers = all(isinstance(value, float) for value in model.search_.values())
+    f.require(numbers, "search", "holds no numbers")
+    model.history_ = f.items("history", History)
+
+
+def _take_outliers(model: QAFFDEOutlierDetector) -> dict[str, Any]:
+    return {
+        "estimator": model.estimator_,
+        "offset": model.offset_,
+        "scores": model.out_of_fold_scores_,
+    }
+
+
+def _restore_outliers(model: QAFFDEOutlierDetector, f: Fields, d: int) -> None:
+    density = f.item("estimator", DensityEstimator)
+    f.require(fitted(density), "estimator", "is not fitted")
+    f.require(density.n_features_in_ == d, "estimator", f"is not of {d} columns")
+    model.estimator_ = density
+    model.offset_ = f.number("offset")
+    model.out_of_fold_scores_ = f.array("scores", "n")
+
+
+def _restore_features(model: FourierFeatures, f: Fields, d: int) -> None:
+    model.bandwidth_ = f.array("bandwidth", d)
+    model.location_ = f.array("location", d)
+    model.frequencies_ = f.array("frequencies", "D", d)
+    model.phases_ = f.array("phases", "D")
+    model.amplitudes_ = f.array("amplitudes", "D")
+
+
+def _restore_kernels(model: KDE, f: Fields, d: int) -> None:
+    model.density_ = _density(f, d, StandardizedDensity)
+    model.bandwidth_ = model.density_.scale.numpy()
+
+
+def _restore_mixture(model: GMM, f: Fields, d: int) -> None:
+    model.density_ = _density(f, d, StandardizedDensity)
+    model.n_components_ = f.count("n_components")
+
+
+def _take_network(model: TrainedEstimator) -> dict[str, Any]:
+    return network_state(model.density_) | {"history": model.history_}
+
+
+def _restore_network(model: TrainedEstimator, f: Fields, d: int) -> None:
+    model.density_ = rebuild(model, f, d)
+    model.history_ = f.item("history", History)
+
+
+def _take_classes(model: FlowClassifier) -> dict[str, Any]:
+    return network_state(model.class_densities_[0]) | {
+        "classes": model.classes_,
+        "prior": model.class_prior_,
+        "history": model.history_,
+    }
+
+
+def _restore_classes(model: FlowClassifier, f: Fields, d: int) -> None:
+    model.classes_ = f.item("classes", np.ndarray)
+    model.class_prior_ = f.array("prior", "K")
+    f.require(model.classes_.shape == model.class_prior_.shape, "classes", "have other sizes")
+    flow = MAF() if model.flow is None else model.flow
+    if not isinstance(flow, TrainedEstimator):
+        f.complain("parameters", "hold no flow")
+    model.class_densities_ = rebuild_classes(flow, f, d, f.sizes["K"])
+    model.history_ = f.item("history", History)
+
+
+def _take_derived(model: DerivedDensity) -> dict[str, Any]:
+    return {"density": model.density, "feature_names": model.feature_names}
+
+
+def _make_derived(f: Fields) -> DerivedDensity:
+    density, names = f.item("density", BornMixture), f.get("feature_names")
+    fits = names is None or (isinstance(names, np.ndarray) and _are_names(names, density.n_dims))
+    f.require(fits, "feature_names", "are wrong")
+    return DerivedDensity(density, names)
+
+
+NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar, RoundTrip)
+RECIPES: Mapping[str, Recipe] = {
+    "QAFFDE": estimator(QAFFDE, _take_sums, _restore_sums),
+    "QAFFDESGD": estimator(
+        QAFFDESGD,
+        _learned(
+            "density",
+            "bandwidth",
+            "ridge",
+            "base_measure",
+            "rank",
+            "n_fourier_features",
+            "search",
+            "history",
+        ),
+        _restore_likelihood,
+    ),
+    "QAFFDEOutlierDetector": estimator(QAFFDEOutlierDetector, _take_outliers, _restore_outliers),
+    "FourierFeatures": estimator(
+        FourierFeatures,
+        _learned("bandwidth", "location", "frequencies", "phases", "amplitudes"),
+        _restore_features,
+    ),
+    "DerivedDensity": Recipe(DerivedDensity, _take_derived, _make_derived),
+    "KDE": estimator(KDE, _learned("density"), _restore_kernels),
+    "GMM": estimator(GMM, _learned("density", "n_components"), _restore_mixture),
+    "FlowClassifier": estimator(FlowClassifier, _take_classes, _restore_classes),
+    **{kind.__name__: estimator(kind, _take_network, _restore_network) for kind in NETWORKS},
+}
+"""Estimators that a file may hold."""

@@ -1,0 +1,130 @@
+"""Save an estimator to a file, and load it."""
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from qaffde._version import __version__
+from qaffde.files import estimators, modules, objects, terms
+from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
+from qaffde.files.values import Reader, Recipe, Writer
+from qaffde.training.checkpoint import write_atomically
+
+RECIPES: Mapping[str, Recipe] = {
+    **objects.RECIPES,
+    **terms.RECIPES,
+    **modules.RECIPES,
+    **estimators.RECIPES,
+}
+"""Classes that a file may hold. A file names them; it cannot name anything else."""
+
+
+def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+    """Write an estimator, fitted or not, to one safetensors file.
+
+    The file appears, or replaces another, in one piece: a full disk or a killed process leaves
+    what was there. What is written has been read back.
+
+    Parameters
+    ----------
+    model : estimator of qaffde
+    path : str or path
+
+    Raises
+    ------
+    FileError
+        If it holds something that files do not, such as an encoder of your own.
+    """
+    content = dumps(model)
+    try:
+        loads(content)
+    except FileError as error:
+        reason = str(error).removesuffix(f": {DAMAGED}")
+        raise FileError(
+            f"the model would not load again ({reason}); set its parameters back to those of the "
+            "fit, or keep it by pickle"
+        ) from None
+    write(path, content)
+
+
+def write(path: str | os.PathLike[str], content: bytes) -> None:
+    """Put content into a file, in one piece."""
+    where = Path(path)
+    if not where.parent.is_dir():
+        raise FileNotFoundError(f"the directory of {where} does not exist; create it first")
+    write_atomically(where, content)
+
+
+def load(
+    path: str | os.PathLike[str], kind: type = BaseEstimator, *, max_bytes: int = MAX_BYTES
+) -> Any:
+    """Read an estimator from a file; no code in the file is run.
+
+    Parameters
+    ----------
+    path : str or path
+        Of a file that :func:`save` wrote.
+    kind : type, optional
+        What the estimator must be; any class of this package by default.
+    max_bytes : int, default=2**32
+        Larger files are refused.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    FileError
+        If the file is damaged, hostile, too large, of a newer format, or holds another class.
+    """
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(f"{os.fspath(path)!r} is no regular file; name a file that save wrote")
+    if status.st_size > max_bytes:
+        raise FileError(
+            f"{os.fspath(path)!r} has {status.st_size} bytes, more than max_bytes={max_bytes}; "
+            "if you trust it, call qaffde.load with a larger max_bytes"
+        )
+    with open(path, "rb") as file:
+        content = file.read(max_bytes)
+    try:
+        return loads(content, kind)
+    except FileError as error:
+        raise FileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from None
+
+
+def dumps(model: BaseEstimator) -> bytes:
+    """Content of the file of an estimator."""
+    if type(model) not in {recipe.kind for recipe in estimators.RECIPES.values()}:
+        raise FileError(
+            f"{type(model).__name__} is no estimator that files may hold; choose one of "
+            f"{', '.join(estimators.RECIPES)}, or keep it by pickle"
+        )
+    writer = Writer(RECIPES)
+    writer.add(model, "model")
+    header = {"format": FORMAT, "version": __version__, "objects": writer.objects}
+    return pack(header, writer.arrays)
+
+
+def loads(content: bytes, kind: type = BaseEstimator) -> Any:
+    """Estimator of a file's content; see :func:`load`."""
+    header, arrays = unpack(content)
+    try:
+        model = Reader(RECIPES, arrays).make(header.get("objects"))
+    except FileError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        raise FileError(f"what the file says does not fit ({quoted(error)}): {DAMAGED}") from None
+    if not isinstance(model, BaseEstimator):
+        raise FileError(f"the file holds no estimator: {DAMAGED}")
+    if not isinstance(model, kind):
+        raise FileError(
+            f"the file holds a {type(model).__name__}, not a {kind.__name__}; read it with "
+            "qaffde.load"
+        )
+    return model

@@ -1,0 +1,93 @@
+"""Trained networks: built by the estimator's own parameters, then filled from the file."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qaffde.baselines.base import FlowDensity, TrainedEstimator, seeded
+from qaffde.baselines.conditional import GivenContext
+from qaffde.estimators.assembly import in_data_units
+from qaffde.files.fields import Fields
+from qaffde.files.format import quoted
+from qaffde.nn import StandardizedDensity
+
+SLACK = 16
+"""How many times more numbers than a file holds its network may seem to have."""
+FREE = 1 << 22
+"""Entries of masks that are no reason to look at the file's size."""
+
+
+def network_state(density: StandardizedDensity) -> dict[str, Any]:
+    """Fields of a trained network in front of which columns are standardised."""
+    inner = density.density
+    flow = inner.density if isinstance(inner, GivenContext) else inner
+    return {
+        "location": density.location,
+        "scale": density.scale,
+        "state": dict(flow.state_dict()),
+    }
+
+
+def rebuild(model: TrainedEstimator, f: Fields, d: int) -> StandardizedDensity:
+    """The density of a trained estimator of d columns."""
+    units = _units(f, d)
+    return in_data_units(_network(model, f, d), *units)
+
+
+def rebuild_classes(
+    flow: TrainedEstimator, f: Fields, d: int, n_classes: int
+) -> list[StandardizedDensity]:
+    """The densities of classes that share one network of d columns."""
+    units = _units(f, d)
+    network = _network(flow, f, d, n_classes)
+    one_hot = torch.eye(n_classes, dtype=torch.float64)
+    return [in_data_units(GivenContext(network, given), *units) for given in one_hot]
+
+
+def _units(f: Fields, d: int) -> tuple[Tensor, Tensor]:
+    return f.tensor("location", d), f.positive("scale", d)
+
+
+def _network(model: TrainedEstimator, f: Fields, d: int, n_context: int = 0) -> FlowDensity:
+    state = f.item("state", dict)
+    f.require(all(isinstance(v, Tensor) for v in state.values()), "state", "holds no tensors")
+    f.require(all(v.isfinite().all() for v in state.values()), "state", "is not finite")
+    _check_size(model, f, d, n_context, sum(tensor.numel() for tensor in state.values()))
+    try:
+        with seeded(torch.Generator()):
+            network = model._build(d, n_context).double()
+        masks = {k: v for k, v in network.state_dict().items() if not v.is_floating_point()}
+        same = all(torch.equal(mask, state.get(name, mask)) for name, mask in masks.items())
+        network.load_state_dict(state)
+    except (ValueError, TypeError, RuntimeError) as error:
+        f.complain("state", f"does not fit its parameters ({quoted(error)})")
+    f.require(same, "state", "has other masks than its parameters")
+    return network.eval().requires_grad_(False)
+
+
+def _check_size(
+    model: TrainedEstimator, f: Fields, d: int, n_context: int, n_numbers: int
+) -> None:
+    """Refuse parameters of a network that is far larger than the file, before it is built.
+
+    Of what a network is made of, the least is counted: its hidden layers, its outer ones, and the
+    draws of importance sampling; and of what making it costs, the masks of autoregressive ones.
+    """
+    layers, hidden, n_hidden, n_latent = (
+        _size(model, name) for name in ("n_layers", "hidden_size", "n_hidden", "n_latent")
+    )
+    width = max(_size(model, "n_components"), _size(model, "n_bins"))
+    outer = max(1, hidden * (d + n_latent) * width // SLACK)
+    least = layers * ((n_hidden - 1) * hidden**2 + outer)
+    is_drawn = getattr(model, "integration", "") == "importance"
+    draws = _size(model, "n_draws") * n_latent if is_drawn else 0
+    masks = max(layers * d * width * (d + n_context), n_context**2)
+    fits = max(least, draws) <= n_numbers and masks <= FREE + 64 * n_numbers
+    f.require(fits, "parameters", f"ask for a network that has more than {n_numbers} numbers")
+
+
+def _size(model: TrainedEstimator, name: str) -> int:
+    """A parameter that a network grows with; 1 where there is none."""
+    value = getattr(model, name, None)
+    return value if isinstance(value, int) and value >= 1 else 1

@@ -1,0 +1,96 @@
+"""One small estimator of every class that files may hold, fitted."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+from torch.distributions import ExpTransform
+
+from qaffde import QAFFDE, QAFFDESGD, FourierFeatures, QAFFDEOutlierDetector
+from qaffde.baselines import (
+    GMM,
+    IAF,
+    KDE,
+    MADE,
+    MAF,
+    NSF,
+    FlowClassifier,
+    Planar,
+    RealNVP,
+    RoundTrip,
+    dmkde,
+)
+
+RNG = np.random.default_rng(0)
+X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
+FRAME = pd.DataFrame(X, columns=["height", "weight"])
+SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
+SMALL = {"n_layers": 2, "hidden_size": 6, "n_hidden": 2}
+CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
+CONVEX = {**CLOSED, "ridge": 0.01, "max_iter": 5}
+
+
+def _labels():
+    return np.where(X[:, 0] > 2, "large", "small")
+
+
+MODELS = {
+    "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", bounds=[(-9, 9), (-9, 9)]).fit(X),
+    "QAFFDE gaussian": lambda: QAFFDE(**CLOSED, base_measure="gaussian").fit(FRAME),
+    "QAFFDE mixture": lambda: QAFFDE(
+        **CLOSED, base_measure="mixture", n_base_components=2, features="random"
+    ).fit(X),
+    "QAFFDE stream": lambda: QAFFDE(**CLOSED).partial_fit(FRAME[:70]).partial_fit(FRAME[70:]),
+    "QAFFDESGD box": lambda: QAFFDESGD(**CONVEX, base_measure="box").fit(X),
+    "QAFFDESGD mixture": lambda: QAFFDESGD(
+        **CONVEX, base_measure="mixture", n_base_components=2
+    ).fit(FRAME),
+    "QAFFDESGD encoder": lambda: QAFFDESGD(
+        **CONVEX, base_measure="gaussian", encoder=ExpTransform().inv
+    ).fit(np.exp(X)),
+    "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, normalisation="kernel").fit(X),
+    "outliers": lambda: QAFFDEOutlierDetector(
+        QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
+    ).fit(FRAME),
+    "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
+    "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
+    "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
+    "conditional": lambda: fitted("QAFFDE mixture").condition({0: 1.0}),
+    "MADE": lambda: MADE(3, 6, **SHORT).fit(X),
+    "MAF": lambda: MAF(**SMALL, **SHORT).fit(FRAME),
+    "IAF": lambda: IAF(**SMALL, **SHORT).fit(X),
+    "RealNVP": lambda: RealNVP(**SMALL, **SHORT).fit(X),
+    "NSF": lambda: NSF(**SMALL, n_bins=3, **SHORT).fit(X),
+    "NSF coupling": lambda: NSF(**SMALL, n_bins=3, coupling=True, **SHORT).fit(X),
+    "Planar": lambda: Planar(3, **SHORT).fit(X),
+    "RoundTrip": lambda: RoundTrip(hidden_size=6, n_draws=5, **SHORT).fit(X),
+    "RoundTrip conv": lambda: RoundTrip(
+        hidden_size=2, architecture="conv", image_shape=(1, 2), integration="linear", **SHORT
+    ).fit(X),
+    "KDE": lambda: KDE(0.5).fit(X, sample_weight=1 + np.arange(len(X))),
+    "GMM": lambda: GMM(2, random_state=0).fit(FRAME),
+    "dmkde": lambda: dmkde(**CLOSED).fit(X),
+    "classes": lambda: FlowClassifier(MAF(**SMALL, **SHORT)).fit(FRAME, _labels()),
+}
+"""Names of models, and how each is fitted."""
+
+
+@functools.cache
+def fitted(name):
+    return MODELS[name]()
+
+
+def rows_for(model):
+    """Rows that the model can score."""
+    if getattr(model, "encoder", None) is not None:
+        return np.exp(X)
+    names = getattr(model, "feature_names_in_", None)
+    return X[:, : model.n_features_in_] if names is None else FRAME[list(names)]
+
+
+def answers(model):
+    """What the model says of the rows: log-densities, probabilities of classes or features."""
+    for method in ("score_samples", "predict_log_proba", "transform"):
+        if hasattr(model, method):
+            return getattr(model, method)(rows_for(model))
+    raise TypeError(model)

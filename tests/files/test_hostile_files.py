@@ -1,0 +1,335 @@
+"""Whatever a file holds, loading gives a model or one line that says what to do."""
+
+import json
+import os
+import pickle
+from copy import deepcopy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import qaffde
+from benchmarks import fuzz_files
+from qaffde import QAFFDE, FileError
+from tests.file_models import MODELS, fitted
+
+pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
+safetensors = pytest.importorskip("safetensors.numpy", reason="files need the extra 'files'")
+
+from qaffde.files.format import MAX_HEADER_BYTES, pack, unpack  # noqa: E402
+from qaffde.files.model import dumps, loads  # noqa: E402
+
+N_INPUTS = int(os.environ.get("QAFFDE_FUZZ_INPUTS", "400"))
+
+
+@pytest.fixture(scope="module")
+def contents():
+    return [dumps(fitted(name)) for name in MODELS]
+
+
+def raw(header, data=b""):
+    """A safetensors file of a header as it is."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def with_metadata(text):
+    return raw({"__metadata__": {"qaffde": text}})
+
+
+NESTED = "[" * 100_000
+FILES = {
+    "empty": (b"", "cut short"),
+    "short": (b"\0" * 7, "cut short"),
+    "text": (b"a,b\n1,2\n3,4\n", "cut short"),
+    "pickle": (pickle.dumps(QAFFDE), "cut short|no model file"),
+    "numpy": (safetensors.save({"x": np.ones(3)}), "no model file of qaffde"),
+    "a list": (raw([]), "no JSON object"),
+    "no JSON": (raw(b"\xff" * 9), "header cannot be read"),
+    "header beyond the file": (b"\xff" * 8 + b"{}", "cut short"),
+    "header too large": (raw(b" " * (MAX_HEADER_BYTES + 1)), "larger than"),
+    "nested table": (raw(b'{"a":' + NESTED.encode()), "header cannot be read"),
+    "nested header": (with_metadata('{"a":' + NESTED), "header cannot be read"),
+    "metadata": (raw({"__metadata__": {"qaffde": 3}}), "no model file"),
+    "twice": (with_metadata('{"format":1,"format":1}'), "stands twice"),
+    "huge number": (with_metadata('{"format":1' + "0" * 4000 + "}"), "too large"),
+    "huge float": (with_metadata('{"format":1e999}'), "not finite"),
+    "NaN": (with_metadata('{"format":NaN}'), "not finite"),
+    "no version": (with_metadata("{}"), "which format"),
+    "negative version": (with_metadata('{"format":-1}'), "which format"),
+    "newer version": (
+        with_metadata('{"format":99,"version":"9.9"}'),
+        r"format 99, written by qaffde 9.9; this version reads up to format 1: update qaffde",
+    ),
+    "no digest": (with_metadata('{"format":1}'), "digest is wrong"),
+    "no objects": (pack({"format": 1}, {}), "list of objects"),
+    "type of tensors": (
+        raw({"x": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"\0"),
+        "no model file",
+    ),
+}
+
+
+def assert_refused(content, message):
+    with pytest.raises(FileError, match=message) as refusal:
+        loads(content)
+    assert str(refusal.value).isprintable()
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_that_are_no_models(case):
+    assert_refused(*FILES[case])
+
+
+def objects_of(header, kind):
+    return [entry["fields"] for entry in header["objects"] if entry["class"] == kind]
+
+
+def forged(name, change):
+    """The file of a model after a change of its header and tensors, its digest right."""
+    header, arrays = unpack(dumps(fitted(name)))
+    change(header, arrays)
+    return pack(header, arrays)
+
+
+def parameter(kind, **values):
+    def change(header, arrays):
+        objects_of(header, kind)[-1]["parameters"]["dict"].update(values)
+
+    return change
+
+
+def tensor(name, make):
+    def change(header, arrays):
+        key = next(key for key in arrays if key.startswith(f"{name}."))
+        arrays[key] = make(arrays[key])
+
+    return change
+
+
+def field(kind, name, value):
+    def change(header, arrays):
+        objects_of(header, kind)[-1][name] = value
+
+    return change
+
+
+def class_name(name):
+    def change(header, arrays):
+        header["objects"][-1]["class"] = name
+
+    return change
+
+
+def chain(header, arrays):
+    """Integrals of integrals, so many that reading one would not end."""
+    number = next(
+        i for i, o in enumerate(header["objects"]) if o["class"] == "IntegratedCoefficients"
+    )
+    entry = header["objects"][number]
+    W = arrays.pop(entry["fields"]["W"]["tensor"])
+    links = []
+    for k in range(300):
+        link = deepcopy(entry)
+        link["fields"]["W"] = {"tensor": f"W{k}"}
+        link["fields"]["source"] = {"object": number + k - 1}
+        arrays[f"W{k}"] = W
+        links.append(link)
+    header["objects"][number : number + 1] = links
+
+
+def spoil(value):
+    def make(array):
+        array.flat[0] = value
+        return array
+
+    return make
+
+
+FORGED = {
+    "class of another module": ("GMM", class_name("os.system"), "holds a os.system, a class"),
+    "class of another kind": ("GMM", class_name("Frame"), "is missing"),
+    "no estimator": ("GMM", lambda h, _: h["objects"].pop(), "holds no estimator"),
+    "parameter": (
+        "GMM",
+        parameter("GMM", n_jobs=3),
+        "parameter n_jobs is not known to this version: upd",
+    ),
+    "field": ("GMM", field("GMM", "__class__", 1), "__class__ is not known"),
+    "later object": ("GMM", field("GMM", "density", {"object": 10**6}), "no known kind"),
+    "object itself": ("GMM", field("GMM", "density", {"object": -1}), "no known kind"),
+    "deep value": (
+        "GMM",
+        parameter("GMM", n_components=json.loads("[" * 20 + "]" * 20)),
+        "too deep",
+    ),
+    "missing tensor": ("GMM", lambda h, a: a.clear(), "missing, or is used twice"),
+    "columns": ("KDE", field("KDE", "n_features_in_", 3), "not of 3 columns"),
+    "many columns": ("IAF", field("IAF", "n_features_in_", 2**40), "location has shape"),
+    "NaN": ("QAFFDE box", tensor("QAFFDE.rho", spoil(np.nan)), "rho holds NaN"),
+    "infinite": ("QAFFDE box", tensor("BornDensity.factor", spoil(np.inf)), "infinite numbers"),
+    "scale": ("QAFFDE box", tensor("StandardizedDensity.scale", spoil(-1)), "must be positive"),
+    "box": ("QAFFDE box", tensor("BoxMeasure.lower", spoil(100)), "must lie below upper"),
+    "type": ("QAFFDE box", tensor("QAFFDE.rho", np.float32), "float32, not torch.float64"),
+    "shape": ("QAFFDE box", tensor("FourierLayer.b", lambda b: b[1:]), r"has shape \(.*, not"),
+    "empty": ("QAFFDE box", tensor("FourierLayer.W", lambda W: W[:, :0]), "has shape"),
+    "rank": ("QAFFDE stream", parameter("QAFFDE", rank="all"), "rank='all' must be"),
+    "covariance": (
+        "GMM",
+        tensor("GaussianMeasure.covariances", np.negative),
+        "covariances must be positive definite",
+    ),
+    "names": (
+        "GMM",
+        field("GMM", "feature_names_in_", {"texts": ["a"], "object": True}),
+        "feature_names_in_ are wrong",
+    ),
+    "integrals without end": ("marginal", chain, "integrated too often"),
+    "frequency": ("conditional", tensor("TrigonometricForm.W", spoil(1e12)), "beyond measure"),
+    "wide": ("MAF", parameter("MAF", hidden_size=10**6), "ask for a network"),
+    "deep": ("MAF", parameter("MAF", n_hidden=10**9), "ask for a network"),
+    "many layers": ("RealNVP", parameter("RealNVP", n_layers=10**9), "ask for a network"),
+    "many layers of nothing": (
+        "RealNVP",
+        parameter("RealNVP", n_layers=10**9, hidden_size=1, n_hidden=1),
+        "ask for a network",
+    ),
+    "bins": ("NSF", parameter("NSF", n_bins=10**9), "ask for a network"),
+    "components": ("MADE", parameter("MADE", n_components=10**9), "ask for a network"),
+    "planes": ("Planar", parameter("Planar", n_layers=10**9), "ask for a network"),
+    "latent": ("RoundTrip", parameter("RoundTrip", n_latent=10**9), "ask for a network"),
+    "draws": ("RoundTrip", parameter("RoundTrip", n_draws=10**9), "ask for a network"),
+    "channels": (
+        "RoundTrip conv",
+        parameter("RoundTrip", hidden_size=10**6),
+        "ask for a network",
+    ),
+    "image": ("RoundTrip conv", parameter("RoundTrip", image_shape=[5, 5]), "does not fit"),
+    "another network": ("MAF", parameter("MAF", n_hidden=1), "does not fit its parameters"),
+    "mask": (
+        "RealNVP",
+        tensor("RealNVP.state.flow.transform.transforms.0.mask", np.logical_not),
+        "other masks",
+    ),
+    "weights": (
+        "MAF",
+        tensor("MAF.state.flow.transform.transforms.0.hyper.0.weight", spoil(np.nan)),
+        "is not finite",
+    ),
+    "flow": ("classes", parameter("FlowClassifier", flow="MAF"), "hold no flow"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_forged_files(case):
+    name, change, message = FORGED[case]
+    assert_refused(forged(name, change), message)
+
+
+def test_a_tensor_is_used_only_once():
+    def change(header, arrays):
+        measure = objects_of(header, "GaussianMeasure")[0]
+        measure["cholesky"] = measure["covariances"]
+
+    assert_refused(forged("GMM", change), "used twice")
+
+
+def test_every_flipped_byte_is_found(contents):
+    content = min(contents, key=len)
+    rng = np.random.default_rng(0)
+    for place in rng.choice(len(content), 200, replace=False):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        assert fuzz_files.outcome(bytes(damaged)) == "refused", place
+
+
+def test_every_file_that_was_cut_is_found(contents):
+    content = min(contents, key=len)
+    for end in range(0, len(content), 7):
+        assert fuzz_files.outcome(content[:end]) == "refused"
+
+
+def test_mutated_files(contents):
+    found = {
+        number: fuzz_files.outcome(fuzz_files.mutate(contents, number)[1])
+        for number in range(N_INPUTS)
+    }
+    assert {n: what for n, what in found.items() if what not in fuzz_files.FINE} == {}
+
+
+def test_the_fuzzer_counts_and_would_tell(contents, monkeypatch):
+    result = fuzz_files.run(contents[:2], 10)
+    assert sum(result["outcomes"].values()) == 10
+
+    def fail(content):
+        raise KeyError(3)
+
+    monkeypatch.setattr(fuzz_files, "loads", fail)
+    assert fuzz_files.outcome(b"") == "KeyError: 3"
+    assert fuzz_files.outcome(b"") not in fuzz_files.FINE
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200) | plain.map(lambda value: raw(json.dumps(value).encode())))
+def test_anything_at_all_is_refused(content):
+    assert fuzz_files.outcome(content) == "refused"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(sorted(MODELS)).map(lambda name: unpack(dumps(fitted(name)))),
+    st.data(),
+)
+def test_any_value_anywhere(parts, data):
+    header, arrays = deepcopy(parts)
+    entry = data.draw(st.sampled_from(header["objects"]))
+    if entry["fields"]:
+        name = data.draw(st.sampled_from(sorted(entry["fields"])))
+        entry["fields"][name] = data.draw(plain.filter(_is_strict))
+        assert fuzz_files.outcome(pack(header, arrays)) in fuzz_files.FINE
+
+
+def _is_strict(value):
+    """Whether JSON proper can say it."""
+    try:
+        return json.dumps(value, allow_nan=False) is not None
+    except ValueError:
+        return False
+
+
+def test_sizes_are_limited(tmp_path):
+    path = tmp_path / "model"
+    fitted("GMM").save(path)
+    size = path.stat().st_size
+    with pytest.raises(FileError, match=rf"has {size} bytes, more than max_bytes=1000; if you"):
+        qaffde.load(path, max_bytes=1000)
+    assert qaffde.load(path, max_bytes=size)
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(FileError, match="is no regular file"):
+            qaffde.load(path)
+    with pytest.raises(FileNotFoundError):
+        qaffde.load(tmp_path / "nothing")
+
+
+def test_messages_name_the_file(tmp_path):
+    path = tmp_path / "model"
+    path.write_bytes(b"nothing")
+    with pytest.raises(FileError, match=rf"^'{path}' cannot be loaded: .*save the model again$"):
+        qaffde.load(path)
+
+
+def test_names_in_messages_are_short_and_plain():
+    assert_refused(forged("GMM", class_name("\ud800\n" * 99)), r"holds a (\\ud800 )+.*\.\.\., a")

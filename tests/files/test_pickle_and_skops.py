@@ -1,0 +1,56 @@
+"""Pickle, copies and skops, as scikit-learn's users know them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from qaffde import QAFFDE, QAFFDESGD, FileError
+from tests.file_models import CLOSED, MODELS, X, answers, fitted
+from tests.sgd_models import Stretch
+
+pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
+skops = pytest.importorskip("skops.io", reason="skops is in the extra 'files'")
+
+
+def through_skops(model):
+    content = skops.dumps(model)
+    return skops.loads(content, trusted=skops.get_untrusted_types(data=content))
+
+
+def through_pickle(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "encoder" not in name])
+@pytest.mark.parametrize("through", [through_pickle, through_skops, copy.deepcopy, copy.copy])
+def test_models_come_back(name, through):
+    model = fitted(name)
+    np.testing.assert_array_equal(answers(through(model)), answers(model))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_skops_asks_to_trust_the_estimator_alone(name):
+    kind = type(fitted(name))
+    content = skops.dumps(fitted(name))
+    assert skops.get_untrusted_types(data=content) == [f"{kind.__module__}.{kind.__qualname__}"]
+
+
+def test_skops_loads_nothing_that_is_not_trusted():
+    with pytest.raises(Exception, match="Untrusted types found"):
+        skops.loads(skops.dumps(QAFFDE()))
+
+
+def test_skops_takes_pipelines():
+    model = make_pipeline(StandardScaler(), QAFFDE(**CLOSED)).fit(X)
+    np.testing.assert_array_equal(through_skops(model).score_samples(X), model.score_samples(X))
+
+
+def test_an_encoder_of_ones_own_is_for_pickle():
+    model = QAFFDESGD(encoder=Stretch())
+    assert isinstance(through_pickle(model).encoder, Stretch)
+    with pytest.raises(FileError, match="keep such a model by pickle"):
+        skops.dumps(model)

@@ -1,0 +1,235 @@
+"""Every estimator comes back from a file as it was, and goes on from there."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, clone
+from torch.distributions import AffineTransform, ComposeTransform, ExpTransform, Transform
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD, FileError, baselines
+from qaffde.files import estimators
+from qaffde.training import History
+from tests.file_models import CLOSED, CONVEX, FRAME, MODELS, X, answers, fitted
+from tests.sgd_models import Stretch
+
+pytest.importorskip("safetensors", reason="model files need the extra 'files'")
+pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def saved(model, path):
+    model.save(path)
+    return qaffde.load(path)
+
+
+def assert_same(first, second):
+    """Attributes of the same kinds and values; modules by their state."""
+    assert type(first) is type(second)
+    if isinstance(first, torch.nn.Module):
+        assert_same(dict(first.state_dict()), dict(second.state_dict()))
+    elif isinstance(first, torch.Tensor):
+        assert first.dtype == second.dtype
+        assert torch.equal(first, second)
+    elif isinstance(first, np.ndarray):
+        assert first.dtype == second.dtype
+        np.testing.assert_array_equal(first, second)
+    elif isinstance(first, dict):
+        assert first.keys() == second.keys()
+        for key in first:
+            assert_same(first[key], second[key])
+    elif isinstance(first, list | tuple):
+        assert len(first) == len(second)
+        for one, other in zip(first, second, strict=True):
+            assert_same(one, other)
+    elif isinstance(first, Transform):
+        assert str(first) == str(second)
+    elif isinstance(first, np.random.RandomState):
+        assert_same(first.get_state(), second.get_state())
+    elif hasattr(first, "__dict__"):
+        assert_same(vars(first), vars(second))
+    else:
+        assert first == second or (first != first and second != second)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_fitted_estimators_come_back(name, path):
+    model = fitted(name)
+    loaded = saved(model, path)
+    np.testing.assert_array_equal(answers(loaded), answers(model))
+    kept = {key: value for key, value in vars(model).items() if "density" not in key}
+    assert_same(kept, {key: vars(loaded)[key] for key in kept})
+    assert vars(loaded).keys() == vars(model).keys()
+
+
+@pytest.mark.parametrize("name", [n for n in MODELS if "marginal" not in n and n != "conditional"])
+def test_unfitted_estimators_come_back(name, path):
+    model = clone(fitted(name)) if "encoder" not in name else QAFFDESGD(**CONVEX)
+    loaded = saved(model, path)
+    assert_same(vars(loaded), vars(model))
+    assert not estimators.fitted(loaded)
+
+
+def test_a_fit_that_failed_is_no_fit(path):
+    model = baselines.GMM()
+    with pytest.raises(ValueError, match="constant column"):
+        model.fit(np.ones((9, 2)))
+    assert not estimators.fitted(saved(model, path))
+    model.n_components_ = 3
+    with pytest.raises(FileError, match=r"fit came to no end .*fit it again"):
+        model.save(path)
+
+
+def test_every_estimator_of_the_library_is_known():
+    public = {
+        item
+        for module in (qaffde, baselines)
+        for name in module.__all__
+        if isinstance(item := getattr(module, name), type) and issubclass(item, BaseEstimator)
+    }
+    known = {recipe.kind for recipe in estimators.RECIPES.values()}
+    assert public - known == {baselines.TrainedEstimator}
+    assert {type(fitted(name)) for name in MODELS} == known
+
+
+@pytest.mark.parametrize("name", ["QAFFDE gaussian", "QAFFDE stream"])
+def test_updates_go_on_exactly(name, path):
+    model, loaded = copy.deepcopy(fitted(name)), saved(fitted(name), path)
+    for one in (model, loaded):
+        one.partial_fit(FRAME[:20]).merge(fitted(name)).forget(FRAME[:10])
+    assert torch.equal(loaded.rho_, model.rho_)
+    assert (loaded.weight_sum_, loaded.effective_count_) == (
+        model.weight_sum_,
+        model.effective_count_,
+    )
+    np.testing.assert_array_equal(answers(loaded), answers(model))
+
+
+def test_an_unread_density_stays_unread(path):
+    model = QAFFDE(**CLOSED).partial_fit(X)
+    loaded = saved(model, path)
+    assert loaded._density is None
+    np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
+
+
+@pytest.mark.parametrize("name", ["QAFFDE mixture", "QAFFDESGD box", "marginal", "MAF", "KDE"])
+def test_draws_are_the_same(name, path):
+    model = fitted(name)
+    np.testing.assert_array_equal(
+        saved(model, path).sample(5, random_state=1), model.sample(5, random_state=1)
+    )
+
+
+def test_the_calculus_goes_on(path):
+    loaded = saved(fitted("QAFFDE gaussian"), path)
+    there = loaded.condition({"weight": 1.0}).score_samples(FRAME[["height"]])
+    here = fitted("QAFFDE gaussian").condition({"weight": 1.0}).score_samples(FRAME[["height"]])
+    np.testing.assert_array_equal(there, here)
+
+
+def test_parts_that_were_shared_are_shared(path):
+    loaded = saved(fitted("QAFFDE mixture"), path)
+    assert loaded.density_.density.density.features is loaded.frame_.features
+    classes = saved(fitted("classes"), path).class_densities_
+    assert classes[0].density.density is classes[1].density.density
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([0.5, 0.7], [0.5, 0.7]),
+        (np.array([0.5, 0.7], dtype=np.float32), np.array([0.5, 0.7], dtype=np.float32)),
+        (((None, 3.0), (-1, 2)), ((None, 3.0), (-1, 2))),
+        (np.array(["a", "bc"]), np.array(["a", "bc"])),
+        ({"a": [True, "auto"]}, {"a": [True, "auto"]}),
+        (np.int64(3), 3),
+        (np.float64(0.5), 0.5),
+        (np.True_, True),
+        (float("-inf"), float("-inf")),
+    ],
+)
+def test_parameters_of_every_kind(given, expected, path):
+    assert_same(saved(QAFFDE(bandwidth=given), path).bandwidth, expected)
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ExpTransform().inv,
+        AffineTransform(torch.tensor([1.0, 2.0]), 3.0, event_dim=1),
+        ComposeTransform([ExpTransform().inv, AffineTransform(0.5, 2)]),
+    ],
+)
+def test_encoders_of_torch_come_back(encoder, path):
+    loaded = saved(QAFFDESGD(encoder=encoder), path).encoder
+    x = torch.tensor([[0.5, 2.0]])
+    assert torch.equal(loaded(x), encoder(x))
+
+
+def test_a_random_state_goes_on_where_it_was(path):
+    state = np.random.RandomState(3)
+    state.normal(size=3)
+    loaded = saved(QAFFDE(random_state=state), path).random_state
+    np.testing.assert_array_equal(loaded.normal(size=5), state.normal(size=5))
+
+
+def test_histories_keep_what_is_no_number(path):
+    model = copy.deepcopy(fitted("MAF"))
+    model.history_ = History(steps=[1], train_loss=[float("inf")], valid_loss=[float("nan")])
+    assert_same(saved(model, path).history_, model.history_)
+
+
+def test_a_path_becomes_text(path, tmp_path):
+    assert saved(QAFFDESGD(checkpoint=tmp_path / "fit"), path).checkpoint == str(tmp_path / "fit")
+
+
+def test_loading_changes_no_global_randomness(path):
+    fitted("RoundTrip").save(path)
+    state = torch.random.get_rng_state()
+    qaffde.load(path)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_class_may_read_its_own_files(path):
+    fitted("QAFFDE box").save(str(path))
+    assert isinstance(QAFFDE.load(str(path)), QAFFDE)
+    with pytest.raises(FileError, match=r"holds a QAFFDE, not a QAFFDESGD; read it with qaffde"):
+        QAFFDESGD.load(path)
+
+
+class Mine(QAFFDE):
+    """An estimator that files do not know."""
+
+
+def refused():
+    changed = copy.deepcopy(fitted("MAF")).set_params(hidden_size=9)
+    return {
+        "encoder": (QAFFDESGD(encoder=Stretch()), r"Stretch, which is not among the classes"),
+        "subclass": (Mine(), r"Mine is no estimator that files may hold"),
+        "object": (QAFFDE(bounds=object()), r"bounds is a builtins.object"),
+        "parameters changed since the fit": (
+            changed,
+            r"would not load again .*fit its parameters",
+        ),
+        "type": (QAFFDE(bandwidth=np.array([1j])), r"complex128, which files do not hold"),
+        "texts": (QAFFDE(bandwidth=np.array([object()])), r"no texts; keep such models by pickle"),
+    }
+
+
+@pytest.mark.parametrize("case", refused())
+def test_what_files_do_not_hold_is_an_error_and_no_file(case, path):
+    model, message = refused()[case]
+    with pytest.raises(FileError, match=message):
+        model.save(path)
+    assert not path.exists()
+
+
+def test_a_missing_directory_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
+        QAFFDE().save(tmp_path / "nowhere" / "model")
