@@ -124,7 +124,7 @@ def test_an_unfinished_line_is_redone(path, rows, measured, kept):
 
 def test_a_broken_line_inside_the_file_is_an_error(path):
     path.write_bytes(b'{"set": "ar\n' + path.read_bytes())
-    with pytest.raises(ValueError, match="line 1 of .* is no row"):
+    with pytest.raises(ValueError, match=r"line 1 of .* is no row"):
         planar.read_rows(path)
 
 
