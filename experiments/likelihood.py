@@ -244,7 +244,7 @@ the threads that the rows name.
 `QAFFDESGD({", ".join(f"{k}={v!r}" for k, v in GAUSSIAN_BASE.items())})`.
 
 Three others stand beside ours: the exact KDE (`kde`), a mixture of as many Gaussians as the truth
-has (`gmm`) and, to see what {MIXTURE_SIZE[0]:,} points tell, that mixture begun at the truth, which
+has (`gmm`) and, to see what the points tell at best, that mixture begun at the truth, which
 nobody knows (`em_from_truth`). A mixture of thin and overlapping Gaussians is hard to find, even
 for itself.
 

@@ -126,6 +126,8 @@ class MADE(TrainedEstimator):
         Width of the hidden layers.
     n_hidden : int, default=2
         Number of hidden layers.
+    batch_size : int or None, default=2048
+        Rows in a step. A step is cheap, and with 512 of them fits of one set differed more.
     **training
         Parameters of :class:`qaffde.baselines.base.TrainedEstimator`: ``max_steps``,
         ``learning_rate``, ``random_state`` and so on.
@@ -140,9 +142,11 @@ class MADE(TrainedEstimator):
         n_components: int = 16,
         hidden_size: int = 128,
         n_hidden: int = 2,
+        *,
+        batch_size: int | None = 2048,
         **training: Any,
     ) -> None:
-        super().__init__(**training)
+        super().__init__(batch_size=batch_size, **training)
         self.n_components = n_components
         self.hidden_size = hidden_size
         self.n_hidden = n_hidden
