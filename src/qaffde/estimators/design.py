@@ -19,7 +19,7 @@ from qaffde.nn import BaseMeasure, GaussianMeasure
 SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
-MANY_MODES = (64, 128)
+MANY_MODES = (64, 96, 128)
 SIZES_WORSE = 2
 """Sizes in a row that are worse than a smaller one before no larger one is tried."""
 """Sizes to try beyond three columns, where no lattice of frequencies reaches all modes."""
