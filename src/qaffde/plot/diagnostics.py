@@ -1,0 +1,223 @@
+"""Pictures of a fit rather than of its density: truth, training, spectrum, frequencies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from qaffde.metrics import excess_nll, mean_absolute_error, spearman
+from qaffde.nn import BornDensity, StandardizedDensity, find_born
+from qaffde.plot.evaluate import Array, log_density, names_of, numbers_of, shown_rows
+from qaffde.plot.panels import Panel, Wishes
+from qaffde.plot.style import COLOURS, DENSITY, SECOND, caption, quiet
+
+TRUTH_ROWS = 2000
+WEIGHT = "weight of the feature, of the largest"
+SHOWN_VALUES = 1e-12
+"""Eigenvalues below this are rounding."""
+
+
+@dataclass(frozen=True)
+class TruthPanel(Panel):
+    """True against estimated log-density at rows."""
+
+    truth: Array
+    estimate: Array
+    size = (4.4, 4.2)
+
+    def draw(self, ax: Any) -> None:
+        """Draw a dot for each row, and the diagonal where both agree."""
+        true, own = np.exp(self.truth), np.exp(self.estimate)
+        most = 1.05 * float(max(true.max(), np.quantile(own, 0.999)))
+        ax.plot([0, most], [0, most], color="0.6", lw=1, zorder=0)
+        ax.scatter(true, own, s=5, lw=0, color=DENSITY, alpha=0.45)
+        ax.set(xlim=(0, most), ylim=(0, most), xlabel="true density", ylabel="estimated density")
+        ax.set_aspect("equal")
+        quiet(ax)
+        figures = (
+            f"Spearman {spearman(self.truth, self.estimate):.4f}, "
+            f"MAE {mean_absolute_error(self.truth, self.estimate):.4g}, "
+            f"excess {excess_nll(self.truth, self.estimate):.4f} nats"
+        )
+        caption(ax, figures)
+
+
+def truth_panel(model: Any, rows: Array | None, wishes: Wishes) -> TruthPanel:
+    """True and estimated density at rows, or at draws from the truth."""
+    truth = wishes.truth
+    if truth is None:
+        raise ValueError("pass truth: a target of qaffde.targets, or a function of log-densities")
+    score = getattr(truth, "log_prob", truth)
+    if rows is None:
+        if not hasattr(truth, "sample"):
+            raise ValueError("pass X, the rows to compare at, or a truth that draws samples")
+        rows = np.asarray(truth.sample(TRUTH_ROWS, random_state=wishes.random_state))
+    rows = shown_rows(rows, wishes.random_state)
+    return TruthPanel(np.asarray(score(rows), dtype=np.float64), log_density(model, rows))
+
+
+@dataclass(frozen=True)
+class TrainingPanel(Panel):
+    """Losses as training went on.
+
+    Parameters
+    ----------
+    histories : sequence of qaffde.training.History
+        One after the other.
+    """
+
+    histories: Sequence[Any]
+
+    @property
+    def size(self) -> tuple[float, float]:  # type: ignore[override]
+        """Of axes side by side: losses of two solvers are not of one scale."""
+        return 0.8 + 4.4 * len(self.histories), 3.6
+
+    def make_axes(self, figure: Any) -> Any:
+        """Axes for each history."""
+        axes = figure.subplots(1, len(self.histories), squeeze=False)[0]
+        return axes if len(axes) > 1 else axes[0]
+
+    def draw(self, ax: Any) -> None:
+        """Draw the training and, where rows were held out, the validation loss."""
+        axes = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        if len(axes) != len(self.histories):
+            raise ValueError(f"{len(self.histories)} phases of training need as many axes")
+        for place, history in zip(axes, self.histories, strict=True):
+            _draw_history(place, history)
+        axes[0].set_ylabel("loss, nats, in the units of the fit")
+
+
+def _draw_history(ax: Any, history: Any) -> None:
+    for values, name, colour in (
+        (history.train_loss, "training rows", DENSITY),
+        (history.valid_loss, "held-out rows", SECOND),
+    ):
+        if np.isfinite(values).any():
+            ax.plot(history.steps, values, color=colour, lw=2, marker="o", ms=3, label=name)
+    ax.set_xlabel("step")
+    ax.grid(axis="y", color="0.92")
+    quiet(ax)
+    ax.legend(frameon=False)
+    stopped = f", stopped by {history.stopped_by}" if history.stopped_by else ""
+    seconds = f" in {history.seconds[-1]:.1f} s" if history.seconds else ""
+    caption(ax, f"{history.steps[-1]:,} steps{seconds}{stopped}".replace("_", " "))
+
+
+def training_panel(model: Any, rows: Array | None, wishes: Wishes) -> TrainingPanel:
+    """Losses of a model that was trained."""
+    histories = getattr(model, "history_", None)
+    if histories is None:
+        raise ValueError(
+            f"{type(model).__name__} was fitted without training steps; fit a QAFFDESGD or a flow"
+        )
+    found = [h for h in np.atleast_1d(np.asarray(histories, dtype=object)) if h.steps]
+    if not found:
+        raise ValueError("the training came to no evaluation; give it more steps")
+    return TrainingPanel(found)
+
+
+@dataclass(frozen=True)
+class SpectrumPanel(Panel):
+    """Eigenvalues of the density matrix, falling, of sum one."""
+
+    values: Array
+
+    def draw(self, ax: Any) -> None:
+        """Draw them on a logarithmic scale, with the effective rank."""
+        values = self.values
+        effective = float(np.exp(-(values * np.log(values)).sum()))
+        place = np.arange(1, len(values) + 1)
+        ax.axvspan(0.5, effective + 0.5, color=SECOND, alpha=0.12, lw=0)
+        ax.plot(place, values, color=DENSITY, lw=1.2, marker="o", ms=3.5)
+        ax.set(yscale="log", xlabel="eigenvalue", ylabel="weight of the state")
+        ax.set_xlim(0.5, len(values) + 0.5)
+        ax.grid(axis="y", color="0.92")
+        quiet(ax)
+        caption(
+            ax,
+            f"rank {len(values)}, effective rank {effective:.1f} (shaded), "
+            f"purity {float((values**2).sum()):.3f}",
+        )
+
+
+def spectrum_panel(model: Any, rows: Array | None, wishes: Wishes) -> SpectrumPanel:
+    """Spectrum of a fit's density matrix."""
+    values = _born(model).spectrum().numpy()
+    return SpectrumPanel(values[values > SHOWN_VALUES])
+
+
+@dataclass(frozen=True)
+class FrequenciesPanel(Panel):
+    """Frequencies of the features, and how much the density makes of each.
+
+    Parameters
+    ----------
+    W : ndarray of shape (D, d)
+        Radians in a unit of each column; d is one or two.
+    weight : ndarray of shape (D,)
+        Squared norms of the columns of L, where the density is m‖Lφ‖².
+    names : sequence of str
+    """
+
+    W: Array
+    weight: Array
+    names: Sequence[str]
+    size = (5.2, 4.3)
+
+    def draw(self, ax: Any) -> None:
+        """Draw frequencies and their mirror images as dots, those of one column as lines."""
+        order = np.argsort(self.weight)
+        W, weight = self.W[order], self.weight[order] / self.weight.max()
+        if W.shape[1] == 1:
+            ax.vlines(np.abs(W[:, 0]), 0, weight, color=DENSITY, lw=0.8)
+            ax.plot(np.abs(W[:, 0]), weight, "o", color=DENSITY, ms=2.5)
+            ax.set(xlabel=f"frequency, radians in a unit of {self.names[0]}")
+            ax.set(ylabel=WEIGHT, ylim=(0, 1.05), xlim=(0, None))
+            quiet(ax)
+            return
+        both, colours = np.concatenate([-W, W]), np.tile(weight, 2)
+        dots = ax.scatter(*both.T, c=colours, cmap=COLOURS, vmin=0, vmax=1, s=14, lw=0)
+        ax.axhline(0, color="0.85", lw=0.8, zorder=0)
+        ax.axvline(0, color="0.85", lw=0.8, zorder=0)
+        ax.set(xlabel=f"radians in a unit of {self.names[0]}")
+        ax.set(ylabel=f"radians in a unit of {self.names[1]}")
+        quiet(ax)
+        ax.figure.colorbar(dots, ax=ax, label=WEIGHT, pad=0.02)
+        caption(ax, f"{len(W)} features: frequencies and their mirror images")
+
+
+def frequencies_panel(model: Any, rows: Array | None, wishes: Wishes) -> FrequenciesPanel:
+    """Frequencies of one or two columns."""
+    born = _born(model)
+    columns = numbers_of(model, wishes.columns)
+    if wishes.columns is None:
+        columns = columns[:2]
+    if len(columns) > 2:
+        raise ValueError(f"frequencies are shown of one or two columns, got {len(columns)}")
+    scale = _scale(model.density_)
+    with torch.no_grad():
+        W = (born.features.W / scale)[:, columns].numpy()
+        weight = born.factor.square().sum(0).numpy()
+    names = names_of(model)
+    return FrequenciesPanel(W, weight, [names[j] for j in columns])
+
+
+def _born(model: Any) -> BornDensity:
+    try:
+        return find_born(model.density_)
+    except (AttributeError, TypeError):
+        raise ValueError(
+            f"{type(model).__name__} has no density matrix of its own; take a fitted QAFFDE or "
+            "QAFFDESGD"
+        ) from None
+
+
+def _scale(density: Any) -> Any:
+    """Units of the features, where columns were divided by them."""
+    inner = density
+    while inner is not None and not isinstance(inner, StandardizedDensity):
+        inner = dict(inner.named_children()).get("density")
+    return 1.0 if inner is None else inner.scale

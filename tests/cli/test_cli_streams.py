@@ -1,0 +1,124 @@
+"""Data that stream by give the fit of data in memory."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qaffde import QAFFDE, load
+from qaffde.cli import fitting
+from qaffde.cli.data import delimited, rows, table
+
+GIVEN = ["--features", "48", "--bandwidth", "0.4"]
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Batches of a few rows, so that a small table is many of them."""
+    for module in (table, *map(__import__("sys").modules.get, PATCHED)):
+        monkeypatch.setattr(module, "BATCH_ROWS", 37)
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
+
+
+PATCHED = ("qaffde.cli.data.columnar", "qaffde.cli.data.arrays")
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather", ".npy", ".npz"])
+def test_a_stream_equals_a_fit_in_memory(suffix, qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / f"data{suffix}")
+    options = [*GIVEN, "--bounds", "-8:8", "-o", tmp_path / "m"]
+    streamed = qaffde("fit", data, *options, "--stream", "--json")
+    assert streamed.code == 0, streamed.err
+    assert streamed.json["streamed"] is True
+    assert streamed.json["rows"] == 200
+    found = load(tmp_path / "m")
+    assert found.warm_start is False
+    whole = QAFFDE(48, 0.4, bounds=[(-8, 8), (-8, 8)], random_state=0).fit(frame.to_numpy())
+    np.testing.assert_allclose(
+        found.score_samples(rows_like(found, frame)),
+        whole.score_samples(frame.to_numpy()),
+        atol=1e-10,
+    )
+
+
+def rows_like(model, frame):
+    return frame if hasattr(model, "feature_names_in_") else frame.to_numpy()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_the_frame_comes_from_a_sample_of_all_rows(qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.parquet")
+    done = qaffde("fit", data, "-o", tmp_path / "m", "--features", 32, "--stream")
+    assert done.code == 0, done.err
+    whole = QAFFDE(32, random_state=0).partial_fit(frame)
+    found = load(tmp_path / "m")
+    np.testing.assert_allclose(found.score_samples(frame), whole.score_samples(frame), atol=1e-10)
+    assert found.weight_sum_ == 200
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLE_ROWS", 20)
+    data = write(frame, tmp_path / "data.csv")
+    box = ["--base-measure", "box", "--bounds", "x=-7:"]
+    done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, *box, "--stream")
+    assert done.code == 0, done.err
+    model = load(tmp_path / "m")
+    assert model.bounds == [
+        (-7.0, frame["x"].max()),
+        (frame["y"].min(), frame["y"].max()),
+    ]
+    assert model.weight_sum_ == 200
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("missing", ["drop", "impute"])
+def test_gaps_and_weights_of_a_stream(missing, qaffde, frame, write, tmp_path):
+    holes = frame.assign(w=np.where(np.arange(200) < 60, 0.0, 2.0))
+    holes.loc[::9, "y"] = np.nan
+    data = write(holes, tmp_path / "data.csv")
+    options = ["-c", "x,y", "--weights", "w", "--missing", missing, *GIVEN, "--bounds", "-8:8"]
+    for name in ("stream", "no-stream"):
+        done = qaffde("fit", data, "-o", tmp_path / name, *options, f"--{name}", "--json")
+        assert done.code == 0, done.err
+        assert done.json["missing_values"] == 23
+    found, whole = load(tmp_path / "stream"), load(tmp_path / "no-stream")
+    np.testing.assert_allclose(found.score_samples(frame), whole.score_samples(frame), atol=1e-10)
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_scores_stream_in_order(qaffde, model, frame, write, tmp_path):
+    data = write(frame.assign(number=np.arange(200)), tmp_path / "data.csv")
+    assert qaffde("score", model, data, "-o", tmp_path / "s.parquet").code == 0
+    table = pd.read_parquet(tmp_path / "s.parquet")
+    assert (table["number"].astype(int) == np.arange(200)).all()
+    np.testing.assert_allclose(table["log_density"], load(model).score_samples(frame))
+    judged = qaffde("anomalies", model, data, "--fraction", 0.1, "-o", tmp_path / "a.csv")
+    assert judged.code == 0
+    lowest = set(np.argsort(table["log_density"].to_numpy())[:20])
+    assert set(pd.read_csv(tmp_path / "a.csv")["row"]) == lowest
+
+
+def test_large_tables_stream_by_themselves(qaffde, frame, write, tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "STREAM_BYTES", 100)
+    data = write(frame, tmp_path / "data.npy")
+    out = ["-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json"]
+    assert qaffde("fit", data, *out).json["streamed"] is True
+    assert qaffde("fit", data, *out, "--no-stream").json["streamed"] is False
+    gmm = ["-o", tmp_path / "m", "--method", "gmm", "--json"]
+    assert qaffde("fit", data, *gmm).json["streamed"] is False
+
+
+def test_a_sample_is_drawn_from_all_of_a_stream(frame, monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLE_ROWS", 30)
+    sample = fitting._Sample(np.random.default_rng(0), 1)
+    for part in np.split(np.arange(300.0), 10):
+        sample.add(part[:, None], part)
+    assert len(sample.X) == 30
+    assert (np.diff(sample.X[:, 0]) > 0).all()
+    assert (sample.X[:, 0] == sample.weight).all()
+    assert 100 < sample.X.mean() < 200
+
+
+def test_missing_is_an_enumeration():
+    assert [m.value for m in rows.Missing] == ["error", "drop", "impute"]

@@ -1,0 +1,274 @@
+"""Each command, end to end on small files."""
+
+import io
+import os
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qaffde import QAFFDE, QAFFDEOutlierDetector, load
+from qaffde.baselines import GMM
+from qaffde.cli import demo as demo_command
+from qaffde.cli.app import EXAMPLES, app
+from tests.cli.conftest import SMALL
+
+COMMANDS = [command.__name__ for command in EXAMPLES]
+
+
+def small(frame):
+    return QAFFDE(32, 0.5, base_measure="gaussian", random_state=0).fit(frame)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz"])
+def test_fit_and_score_every_format(suffix, qaffde, frame, write, tmp_path):
+    data, out = write(frame, tmp_path / f"data{suffix}"), tmp_path / f"scored{suffix}"
+    fitted = qaffde("fit", data, "-o", tmp_path / "m", *SMALL, "--json")
+    assert fitted.code == 0, fitted.err
+    assert fitted.json["rows"] == 200
+    assert fitted.json["base_measure"] == "gaussian"
+    scored = qaffde("score", tmp_path / "m", data, "-o", out)
+    assert scored.code == 0, scored.err
+    expected = small(frame).score_samples(frame)
+    match suffix:
+        case ".npy":
+            found = np.load(out)[:, 2]
+        case ".npz":
+            found = np.load(out)["log_density"]
+        case ".parquet":
+            found = pd.read_parquet(out)["log_density"]
+        case ".feather":
+            found = pd.read_feather(out)["log_density"]
+        case _:
+            found = pd.read_csv(out, sep="\t" if suffix == ".tsv" else ",")["log_density"]
+    np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_standard_input_and_output(qaffde, frame, model, tmp_path):
+    text = frame.to_csv(index=False)
+    assert qaffde("fit", "-", "-o", tmp_path / "m", *SMALL, input=text).code == 0
+    scored = qaffde("score", model, "-", input=text)
+    table = pd.read_csv(io.StringIO(scored.out))
+    assert list(table) == ["x", "y", "log_density"]
+    np.testing.assert_allclose(table["log_density"], small(frame).score_samples(frame))
+
+
+def test_scores_keep_other_columns_and_find_theirs_by_name(qaffde, frame, model, tmp_path):
+    mixed = frame[["y", "x"]].assign(name="n,\n1", log_density=0.0)
+    mixed.to_csv(tmp_path / "mixed.csv", index=False)
+    scored = qaffde("score", model, tmp_path / "mixed.csv")
+    table = pd.read_csv(io.StringIO(scored.out))
+    assert list(table) == ["y", "x", "name", "log_density"]
+    assert set(table["name"]) == {"n,\n1"}
+    np.testing.assert_allclose(table["log_density"], small(frame).score_samples(frame))
+    frame.rename(columns={"x": "a", "y": "b"}).to_csv(tmp_path / "other.csv", index=False)
+    summary = qaffde("score", model, tmp_path / "other.csv", "-c", "a,b", "--json").json
+    assert summary["mean_log_density"] == pytest.approx(small(frame).score(frame))
+
+
+def test_gaps_are_filled_with_the_conditional_mean(qaffde, frame, model, tmp_path):
+    holes = frame.copy()
+    holes.loc[3, "y"] = np.nan
+    holes.to_csv(tmp_path / "holes.csv", index=False)
+    filled = qaffde("score", model, tmp_path / "holes.csv", "--missing", "impute")
+    table = pd.read_csv(io.StringIO(filled.out))
+    fit = small(frame)
+    mean = fit.condition({"x": holes.loc[3, "x"]}).mean()[0]
+    expected = fit.score_samples(pd.DataFrame({"x": [holes.loc[3, "x"]], "y": [mean]}))[0]
+    assert table["log_density"][3] == pytest.approx(expected)
+    assert np.isnan(table["y"][3])
+    dropped = qaffde("score", model, tmp_path / "holes.csv", "--missing", "drop", "--json")
+    assert (dropped.json["rows"], dropped.json["dropped"]) == (199, 1)
+    assert dropped.err == "note: 1 rows with missing values were dropped\n"
+    imputed = qaffde(
+        "fit", tmp_path / "holes.csv", "-o", tmp_path / "m", *SMALL, "--missing=impute"
+    )
+    assert "1 missing values were filled with the means of their columns" in imputed.err
+
+
+def test_fit_options(qaffde, frame, write, tmp_path):
+    data = write(frame.assign(w=np.arange(200.0)), tmp_path / "data.csv")
+    done = qaffde(
+        *("fit", data, "-o", tmp_path / "m", "-c", "x,y", "--weights", "w", "--rank", "5"),
+        *("--features", 40, "--bandwidth", "0.4,0.6", "--bounds", "-9:9", "--seed", 3),
+    )
+    assert done.code == 0, done.err
+    model = load(tmp_path / "m")
+    expected = QAFFDE(40, [0.4, 0.6], 5, bounds=[(-9, 9), (-9, 9)], random_state=3)
+    expected.fit(frame, sample_weight=np.arange(200.0))
+    assert (model.rank_, model.base_measure_) == (5, "box")
+    np.testing.assert_allclose(model.score_samples(frame), expected.score_samples(frame))
+    bounds = ["--bounds", "x=-9:", "--bounds", "y=:9"]
+    assert (
+        qaffde("fit", data, "-o", tmp_path / "m", "-c", "0-1", "--features", 16, *bounds).code == 0
+    )
+    assert load(tmp_path / "m").bounds == [(-9.0, None), (None, 9.0)]
+
+
+@pytest.mark.usefixtures("short_search")
+@pytest.mark.parametrize(
+    ("method", "name"), [("qaffde-sgd", "QAFFDESGD"), ("gmm", "GMM"), ("kde", "KDE")]
+)
+def test_other_methods(method, name, qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    options = ["--features", "16", "--bandwidth", "1", "--time-limit", "1"]
+    done = qaffde(
+        *("fit", data, "-o", tmp_path / "m", "--method", method, "--json"),
+        *(options if method == "qaffde-sgd" else []),
+    )
+    assert done.code == 0, done.err
+    assert done.json["class"] == name
+    assert qaffde("score", tmp_path / "m", data, "--json").json["rows"] == 200
+    assert qaffde("anomalies", tmp_path / "m", data, "--json").json["anomalies"] < 15
+    refused = qaffde("score", tmp_path / "m", data, "--missing", "impute")
+    assert refused.code == (0 if method == "qaffde-sgd" else 1)
+
+
+def test_sample(qaffde, model, frame, tmp_path):
+    drawn = qaffde("sample", model, "-n", 5, "--seed", 7)
+    table = pd.read_csv(io.StringIO(drawn.out))
+    assert table.shape == (5, 2)
+    assert list(table) == ["x", "y"]
+    again = qaffde("sample", model, "-n", 5, "--seed", 7, "--json").json
+    np.testing.assert_allclose(again["rows"], table)
+    done = qaffde("sample", model, "-n", 5, "-o", tmp_path / "drawn.parquet", "--json")
+    assert done.json == {
+        "columns": ["x", "y"],
+        "rows": 5,
+        "output": str(tmp_path / "drawn.parquet"),
+    }
+    assert len(pd.read_parquet(tmp_path / "drawn.parquet")) == 5
+
+
+def test_marginal_and_condition_chain(qaffde, model, frame, tmp_path):
+    assert qaffde("marginal", model, "y", "-o", tmp_path / "y").code == 0
+    done = qaffde("condition", model, "x=1.5", "-o", tmp_path / "given", "--json")
+    assert done.json["given"] == {"x": 1.5}
+    points = pd.DataFrame({"y": [0.0, 1.0]})
+    fit = small(frame)
+    for name, expected in (("y", fit.marginal(["y"])), ("given", fit.condition({"x": 1.5}))):
+        found = load(tmp_path / name)
+        np.testing.assert_allclose(found.score_samples(points), expected.score_samples(points))
+    by_number = qaffde("condition", model, "0=-1e-1", "-o", tmp_path / "given", "--json")
+    assert by_number.json["given"] == {"x": -0.1}
+
+
+def test_anomalies(qaffde, model, frame, write, tmp_path):
+    odd = pd.concat([frame, pd.DataFrame({"x": [9.0], "y": [-9.0]})])
+    data = write(odd, tmp_path / "data.csv")
+    listed = qaffde("anomalies", model, data, "--fraction", 0.01)
+    table = pd.read_csv(io.StringIO(listed.out))
+    assert list(table) == ["x", "y", "row", "log_density"]
+    assert len(table) == 2
+    assert 200 in set(table["row"])
+    assert listed.err.startswith("note: 2 of 201 rows have a log-density below")
+    everything = qaffde(
+        "anomalies", model, data, "--all", "--threshold", -8, "--json", "-o", tmp_path / "o.npz"
+    )
+    judged = np.load(tmp_path / "o.npz")
+    assert judged["anomaly"].sum() == everything.json["anomalies"] > 0
+    assert ((judged["log_density"] < -8) == judged["anomaly"]).all()
+    natural = qaffde("anomalies", model, data, "--json").json
+    assert natural["found"][-1]["row"] == 200
+    assert natural["threshold"] == pytest.approx(
+        qaffde("anomalies", model, data, "--false-alarms", 0.01, "--json").json["threshold"]
+    )
+    none = qaffde("anomalies", model, data, "--threshold", -1e9, "-o", tmp_path / "none.csv")
+    assert none.code == 0
+    assert (tmp_path / "none.csv").read_text() == "x,y,row,log_density\n"
+
+
+def test_anomalies_of_a_detector(qaffde, frame, write, tmp_path):
+    base = QAFFDE(16, 0.8, base_measure="gaussian")
+    detector = QAFFDEOutlierDetector(base, random_state=0).fit(frame)
+    detector.save(tmp_path / "detector")
+    data = write(frame, tmp_path / "data.csv")
+    found = qaffde("anomalies", tmp_path / "detector", data, "--json").json
+    assert found["threshold"] == detector.offset_
+    assert found["anomalies"] == (detector.predict(frame) == -1).sum()
+
+
+def test_info(qaffde, model, tmp_path):
+    facts = qaffde("info", model, "--json").json
+    assert facts["class"] == "QAFFDE"
+    assert facts["columns"] == ["x", "y"]
+    assert facts["total_weight"] == 200
+    assert facts["base_measure"] == "gaussian"
+    assert facts["n_fourier_features"] == load(model).n_fourier_features_
+    assert facts["effective_rank"] == pytest.approx(np.exp(facts["entropy"]))
+    assert facts["file_bytes"] == model.stat().st_size > facts["memory_bytes"]
+    assert facts["written_by"].startswith("qaffde ")
+    assert "effective_rank" in qaffde("info", model).out
+    GMM(2).save(tmp_path / "unfitted")
+    assert qaffde("info", tmp_path / "unfitted", "--json").json["fitted"] is False
+
+
+def test_compare(qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    arguments = ["compare", data, "--methods", "gmm,kde,qaffde", "--max-rows", 100]
+    found = qaffde(*arguments, "--json").json
+    assert (found["train_rows"], found["test_rows"]) == (80, 20)
+    scores = [row["log_likelihood"] for row in found["methods"]]
+    assert scores == sorted(scores, reverse=True)
+    assert {row["method"] for row in found["methods"]} == {"gmm", "kde", "qaffde"}
+    table = qaffde(*arguments)
+    assert "80 training rows, 20 held-out rows" in table.out
+    assert table.out.count("\n") == 5
+
+
+def test_demo(qaffde, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(demo_command.trial, "METHODS", {"QAFFDE": small})
+    monkeypatch.setattr(demo_command.trial, "TEST_ROWS", 100)
+    monkeypatch.setattr(demo_command.trial, "GRID_SIDE", 32)
+    out = tmp_path / "demo.png"
+    done = qaffde("demo", "--target", "arc", "--rows", 200, "-o", out, "--json")
+    assert done.code == 0, done.err
+    assert set(done.json["methods"]) == {"truth", "QAFFDE"}
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert "Spearman" in qaffde("demo", "--rows", 200, "-o", out).out
+
+
+@pytest.mark.parametrize("kind", ["auto", "slices", "spectrum"])
+def test_plot(kind, qaffde, model, frame, write, tmp_path):
+    pytest.importorskip("matplotlib")
+    data = write(frame, tmp_path / "data.csv")
+    done = qaffde(
+        "plot", model, "-o", tmp_path / "p.png", "--kind", kind, "--data", data, "--dpi", 40
+    )
+    assert done.code == 0, done.err
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_plot_options(qaffde, model, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "p.svg"
+    done = qaffde("plot", model, "-o", out, "--kind", "slices", "-c", "y", "--given", "x=-1,1")
+    assert done.code == 0, done.err
+    assert b"<svg" in out.read_bytes()[:600]
+    drawn = qaffde("plot", model, "-o", out, "-c", "x", "--json").json
+    assert drawn == {"kind": "curve", "columns": ["x"], "picture": str(out)}
+    truth = qaffde("plot", model, "-o", out, "--kind", "truth", "--target", "arc")
+    assert truth.code == 0, truth.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples(command, qaffde):
+    shown = qaffde(command, "--help")
+    assert shown.code == 0
+    assert "Examples:" in shown.out
+    assert "--json" in shown.out
+
+
+def test_a_closed_pipe_is_no_error(model, frame, write, tmp_path, monkeypatch, capfd):
+    data = write(frame, tmp_path / "data.csv")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        with pytest.raises(SystemExit) as stopped:
+            app(["score", str(model), str(data)])
+    monkeypatch.undo()
+    assert stopped.value.code == 1
+    assert "Traceback" not in capfd.readouterr().err

@@ -1,0 +1,137 @@
+"""Every format gives the same rows, and what is written can be read again."""
+
+import io
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from qaffde.cli.data import DataError, open_sink, open_table, pick_columns
+from qaffde.cli.data.rows import Missing, read_all
+from qaffde.cli.data.selection import find_columns
+from qaffde.cli.data.sinks import replacing
+
+SUFFIXES = [".csv", ".tsv", ".csv.gz", ".parquet", ".arrow", ".feather", ".npy", ".npz"]
+WRITTEN = [".csv", ".tsv", ".parquet", ".arrow", ".npy", ".npz"]
+
+
+def rows_in(path, columns=None, header=None):
+    with open_table(str(path), header=header) as table:
+        selection = pick_columns(table, columns)
+        return read_all(selection, Missing.error)[0], selection.names
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_has_the_same_rows(suffix, frame, write, tmp_path):
+    X, names = rows_in(write(frame, tmp_path / f"data{suffix}"))
+    np.testing.assert_array_equal(X, frame.to_numpy())
+    assert names == (None if suffix == ".npy" else ["x", "y"])
+
+
+@pytest.mark.parametrize("suffix", WRITTEN)
+def test_what_is_written_is_read_again(suffix, tmp_path):
+    path = tmp_path / f"out{suffix}"
+    values = {"a": [0.1, 1e-300, -3.0], "b, c": [1, 2, 3]}
+    with open_sink(str(path)) as sink:
+        sink.write(pa.RecordBatch.from_pydict(values).slice(0, 0))
+        sink.write(pa.RecordBatch.from_pydict(values))
+        sink.write(pa.RecordBatch.from_pydict(values))
+    X, names = rows_in(path)
+    np.testing.assert_array_equal(X, np.tile(np.array(list(values.values())).T, (2, 1)))
+    assert names == (None if suffix == ".npy" else list(values))
+
+
+def test_arrow_streams_are_read(frame, tmp_path):
+    batch = pa.RecordBatch.from_pandas(frame)
+    with pa.ipc.new_stream(str(tmp_path / "rows"), batch.schema) as writer:
+        writer.write_batch(batch)
+    np.testing.assert_array_equal(rows_in(tmp_path / "rows")[0], frame.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "n"),
+    [
+        ("a,b\n1,2\n3,4\n", ["a", "b"], 2),
+        ("1,2\n3,4\n", None, 2),
+        ("\n\n a ; b \n1;2\n", ["a", "b"], 1),
+        ("a|b\r\n1|2\r\n", ["a", "b"], 1),
+        ("\ufeffa,b\n1,2\n", ["a", "b"], 1),
+        ('"a","b ""c"""\n1,2\n', ["a", 'b "c"'], 1),
+        ("year,2020\n1,2\n", ["year", "2020"], 1),
+        ("a,\n1,2\n", ["a", "x1"], 1),
+        ("a\tb\n1\t2\n", ["a", "b"], 1),
+    ],
+)
+def test_text_is_understood(text, names, n, tmp_path):
+    (tmp_path / "rows").write_bytes(text.encode())
+    X, found = rows_in(tmp_path / "rows")
+    assert found == names
+    assert X.shape == (n, 2)
+    assert X[0].tolist() == [1, 2]
+
+
+def test_the_header_can_be_said(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("1,2\n3,4\n")
+    assert rows_in(path, header=True)[1] == ["1", "2"]
+    assert rows_in(path, header=False)[0].tolist() == [[1, 2], [3, 4]]
+
+
+def test_types_that_are_numbers(tmp_path):
+    pd.DataFrame({"i": np.array([1, 2], "i2"), "f": np.array([0.5, 1], "f4")}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert rows_in(tmp_path / "t.parquet")[0].tolist() == [[1, 0.5], [2, 1]]
+    np.save(tmp_path / "t.npy", np.asfortranarray(np.arange(6, dtype=">i4").reshape(3, 2)))
+    assert rows_in(tmp_path / "t.npy")[0].tolist() == [[0, 1], [2, 3], [4, 5]]
+    np.save(tmp_path / "r.npy", np.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")]))
+    assert rows_in(tmp_path / "r.npy")[1] == ["a", "b"]
+    np.savez(tmp_path / "one.npz", np.eye(2))
+    assert rows_in(tmp_path / "one.npz")[0].tolist() == [[1, 0], [0, 1]]
+
+
+def test_columns_are_picked_by_name_number_and_range():
+    names = ["a", "b", "c", "1", "d,e"]
+    assert find_columns(["c,a"], names, "data") == [2, 0]
+    assert find_columns(["1"], names, "data") == [3]  # a name comes first
+    assert find_columns(["0-2"], names, "data") == [0, 1, 2]
+    assert find_columns(["d,e", "b"], names, "data") == [4, 1]
+    for wrong in (["f"], ["5"], ["0-9"], ["2-1"], [""], ["a,a"], ["a", "0"]):
+        with pytest.raises(DataError):
+            find_columns(wrong, names, "data")
+
+
+def test_missing_values(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("x,y,w\n1,2,1\n,4,1\n5,NA,1\n7,8,1\n")
+    with open_table(str(path)) as table:
+        selection = pick_columns(table, ["x,y"], "w")
+        with pytest.raises(DataError, match="column 'x' has no value in row 1; use --missing"):
+            read_all(selection, Missing.error)
+        X, weight, n_read, n_missing = read_all(selection, Missing.drop)
+        assert (X.tolist(), weight.tolist(), n_read, n_missing) == ([[1, 2], [7, 8]], [1, 1], 4, 2)
+        X = read_all(selection, Missing.impute)[0]
+        assert X.tolist() == [[1, 2], [13 / 3, 4], [5, 14 / 3], [7, 8]]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+
+    def interrupted():
+        with replacing(path) as file:
+            file.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_csv_of_pandas_and_ours_agree(frame, tmp_path):
+    with open_sink(str(tmp_path / "out.csv")) as sink:
+        sink.write(pa.RecordBatch.from_pandas(frame))
+    text = (tmp_path / "out.csv").read_text()
+    pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text)), frame)

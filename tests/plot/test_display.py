@@ -1,0 +1,237 @@
+"""Pictures show the numbers that the estimator gives."""
+
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde.baselines import GMM
+from qaffde.plot import KINDS, DensityDisplay
+from qaffde.plot.evaluate import mass_levels
+from qaffde.targets import get_target
+
+plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(200, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0], [0, 0, 2]])
+FRAME = pd.DataFrame(X, columns=["height", "weight", "age"])
+
+
+def fit(data):
+    return QAFFDE(48, 0.6, base_measure="gaussian", random_state=0).fit(data)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit(FRAME)
+
+
+@pytest.fixture(scope="module")
+def flat():
+    return fit(X[:, :2])
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return QAFFDESGD(16, 0.8, ridge=0.01, base_measure="gaussian", max_iter=4).fit(X[:40, :2])
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_a_curve_is_the_exact_marginal(model):
+    display = DensityDisplay.from_estimator(model, FRAME, columns=["height"])
+    (line,) = display.ax_.get_lines()
+    x, y = line.get_data()
+    exact = model.marginal(["height"])
+    expected = np.exp(exact.score_samples(pd.DataFrame({"height": x})))
+    np.testing.assert_allclose(y, expected)
+    assert display.ax_.get_xlabel() == "height"
+    assert display.figure_ is display.ax_.figure
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == ["90 % of the mass", "50 % of the mass", "data"]
+
+
+def test_regions_of_a_curve_hold_their_mass(model):
+    panel = DensityDisplay.from_estimator(
+        model, columns=[1], masses=(0.5, 0.8), n_points=4000
+    ).panel
+    for mass, level in zip((0.5, 0.8), panel.levels, strict=True):
+        inside = panel.density[panel.density >= level].sum() * (panel.x[1] - panel.x[0])
+        assert inside == pytest.approx(mass, abs=0.01)
+
+
+def test_contours_hold_their_mass(flat):
+    display = DensityDisplay.from_estimator(flat, X[:, :2])
+    panel = display.panel
+    cell = (panel.x[1] - panel.x[0]) * (panel.y[1] - panel.y[0])
+    for mass, level in zip(panel.masses, panel.levels, strict=True):
+        assert panel.density[panel.density >= level].sum() * cell == pytest.approx(mass, abs=0.03)
+    corner = np.array([[panel.x[0], panel.y[-1]]])
+    assert panel.density[-1, 0] == pytest.approx(np.exp(flat.score_samples(corner)[0]))
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("x0", "x1")
+
+
+def test_contours_of_columns_in_the_order_given(model):
+    panel = DensityDisplay.from_estimator(model, columns=["age", "height"], n_points=9).panel
+    exact = model.marginal(["age", "height"])
+    point = pd.DataFrame({"age": [panel.x[2]], "height": [panel.y[5]]})
+    assert panel.density[5, 2] == pytest.approx(np.exp(exact.score_samples(point)[0]))
+
+
+def test_pairs_are_the_exact_marginals(model):
+    display = DensityDisplay.from_estimator(model, FRAME, n_points=12)
+    assert display.ax_.shape == (3, 3)
+    panel = display.panel
+    assert [curve.name for curve in panel.curves] == ["height", "weight", "age"]
+    below = panel.planes[2, 0]
+    assert below.names == ("height", "age")
+    point = pd.DataFrame({"height": [below.x[3]], "age": [below.y[4]]})
+    expected = np.exp(model.marginal(["height", "age"]).score_samples(point)[0])
+    assert below.density[4, 3] == pytest.approx(expected)
+    assert len(display.ax_[0, 2].collections[0].get_offsets()) == 200
+    assert not DensityDisplay.from_estimator(model, n_points=12).ax_[0, 2].axison
+
+
+def test_slices_are_the_exact_conditionals(model):
+    given = {"height": [-1.0, 1.0], "age": [0.0, 2.0]}
+    display = DensityDisplay.from_estimator(model, kind="slices", columns=["weight"], given=given)
+    for line, condition in zip(display.ax_.get_lines(), model.condition(given), strict=True):
+        x, y = line.get_data()
+        expected = np.exp(condition.score_samples(pd.DataFrame({"weight": x})))
+        np.testing.assert_allclose(y, expected)
+    assert display.panel.labels == ["-1, 0", "1, 2"]
+    free = DensityDisplay.from_estimator(model, kind="slices")
+    assert (free.panel.name, free.panel.given, len(free.panel.labels)) == ("age", "height", 5)
+    first = model.condition({"height": float(model.marginal([0]).ppf(0.1))}).marginal(["age"])
+    expected = np.exp(first.score_samples(pd.DataFrame({"age": free.panel.x})))
+    np.testing.assert_allclose(free.panel.densities[0], expected)
+
+
+def test_surface(flat):
+    display = DensityDisplay.from_estimator(flat, X[:, :2], kind="surface", n_points=20)
+    assert display.ax_.name == "3d"
+    with pytest.raises(ValueError, match="three dimensions"):
+        display.plot(plt.figure().add_subplot())
+
+
+def test_truth(flat):
+    target = get_target("binomial")
+    display = DensityDisplay.from_estimator(flat, kind="truth", truth=target)
+    shown = display.ax_.collections[0].get_offsets()
+    assert len(shown) == 2000
+    np.testing.assert_allclose(shown[:, 0], np.exp(display.panel.truth))
+    rows = X[:, :2]
+    by_function = DensityDisplay.from_estimator(flat, rows, kind="truth", truth=flat.score_samples)
+    assert "Spearman 1.0000, MAE 0" in by_function.ax_.get_title(loc="left")
+
+
+def test_training_curve(trained):
+    display = DensityDisplay.from_estimator(trained, kind="training")
+    (line,) = display.ax_.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), trained.history_[0].train_loss)
+
+
+def test_spectrum(flat):
+    display = DensityDisplay.from_estimator(flat, kind="spectrum")
+    assert display.panel.values.sum() == pytest.approx(1)
+    assert f"effective rank {flat.effective_rank():.1f}" in display.ax_.get_title(loc="left")
+    assert f"purity {flat.purity():.3f}" in display.ax_.get_title(loc="left")
+
+
+def test_frequencies_are_in_the_units_of_the_data(flat):
+    wide = fit(10 * X[:, :2])
+    small, large = (
+        DensityDisplay.from_estimator(m, kind="frequencies").panel.W
+        for m in (
+            flat.set_params(),
+            QAFFDE(48, 6.0, base_measure="gaussian", random_state=0).fit(10 * X[:, :2]),
+        )
+    )
+    np.testing.assert_allclose(small, 10 * large)
+    one = DensityDisplay.from_estimator(wide, kind="frequencies", columns=[1])
+    assert "x1" in one.ax_.get_xlabel()
+
+
+def test_other_estimators_can_be_drawn():
+    gmm = GMM(2, random_state=0).fit(X[:, :2])
+    panel = DensityDisplay.from_estimator(gmm, n_points=30).panel
+    assert panel.density.shape == (30, 30)
+    single = DensityDisplay.from_estimator(GMM(2, random_state=0).fit(X[:, :1]), X[:, :1])
+    assert single.panel.levels[0] > single.panel.levels[1]
+
+
+def test_axes_of_the_caller_are_used(flat, model):
+    figure, axes = plt.subplots(1, 2)
+    display = DensityDisplay.from_estimator(flat, kind="spectrum", ax=axes[1])
+    assert display.ax_ is axes[1]
+    assert display.figure_ is figure
+    assert not axes[0].has_data()
+    again = display.plot()
+    assert again is display
+    assert display.figure_ is not figure
+    with pytest.raises(ValueError, match=r"need axes of shape \(3, 3\)"):
+        DensityDisplay.from_estimator(model, kind="pairs", n_points=5, ax=axes)
+
+
+def test_nothing_global_is_changed(flat):
+    before = dict(plt.rcParams)
+    DensityDisplay.from_estimator(flat)
+    assert dict(plt.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "pie"}, "kind='pie' is not known; choose one of auto, curve"),
+        ({"kind": "curve"}, "a curve shows one column, got 2"),
+        ({"kind": "contours", "columns": [0]}, "this shows two columns, got 1"),
+        ({"kind": "pairs", "columns": [0]}, "pairs show 2 to 8 columns"),
+        ({"columns": ["size"]}, "column 'size' is not known"),
+        ({"kind": "training"}, "QAFFDE was fitted without training steps"),
+        ({"kind": "truth"}, "pass truth"),
+        ({"kind": "truth", "truth": abs}, "pass X"),
+        ({"kind": "slices", "columns": [0], "given": {0: 1.0}}, "which is not given itself"),
+        ({"X": np.ones((3, 5))}, "X has shape (3, 5), but the density has 2 columns"),
+        ({"X": np.full((3, 2), np.nan)}, "X has no finite row"),
+    ],
+)
+def test_bad_input(options, message, flat):
+    message = re.escape(message)
+    with pytest.raises(ValueError, match=message) as raised:
+        DensityDisplay.from_estimator(flat, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_an_estimator_cannot_show(flat):
+    gmm = GMM(1, random_state=0).fit(X)
+    for kind in ("pairs", "slices", "spectrum", "frequencies", "training"):
+        with pytest.raises(ValueError, match=r"GMM|QAFFDE"):
+            DensityDisplay.from_estimator(gmm, kind=kind)
+    with pytest.raises(ValueError, match="no density matrix of its own"):
+        DensityDisplay.from_estimator(flat.marginal([0]), kind="spectrum")
+
+
+def test_without_matplotlib_one_line_says_what_to_install(flat, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'qaffde\[plot\]'"):
+        DensityDisplay.from_estimator(flat)
+
+
+def test_levels_of_a_grid():
+    p = np.array([0.5, 0.25, 0.125, 0.125])
+    (level,) = mass_levels(np.log(p), [0.5])
+    assert 0.25 < level < 0.5
+
+
+def test_every_kind_has_a_test():
+    assert set(KINDS) == {
+        *("curve", "contours", "surface", "pairs", "slices"),
+        *("truth", "training", "spectrum", "frequencies"),
+    }
