@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 from torch.distributions import ExpTransform
 
-from qaffde import QAFFDE, QAFFDESGD, FourierFeatures, QAFFDEOutlierDetector
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    FourierFeatures,
+    QAFFDEClassifier,
+    QAFFDEOutlierDetector,
+)
 from qaffde.baselines import (
     GMM,
     IAF,
@@ -52,6 +58,13 @@ MODELS = {
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
     ).fit(FRAME),
+    "classifier": lambda: QAFFDEClassifier(**CLOSED).fit(FRAME, _labels()),
+    "classifier stream": lambda: QAFFDEClassifier(**CLOSED, n_components=1).partial_fit(
+        X, _labels(), classes=["large", "small"]
+    ),
+    "classifier gradient": lambda: QAFFDEClassifier(
+        **CLOSED, training="gradient", max_steps=4
+    ).fit(X, _labels()),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),

@@ -1,7 +1,13 @@
 """Density estimation with quantum adaptive Fourier features."""
 
 from qaffde._version import __version__
-from qaffde.estimators import QAFFDE, QAFFDESGD, FourierFeatures, QAFFDEOutlierDetector
+from qaffde.estimators import (
+    QAFFDE,
+    QAFFDESGD,
+    FourierFeatures,
+    QAFFDEClassifier,
+    QAFFDEOutlierDetector,
+)
 from qaffde.files import FileError, export_onnx, load, save
 
 __all__ = [
@@ -9,6 +15,7 @@ __all__ = [
     "QAFFDESGD",
     "FileError",
     "FourierFeatures",
+    "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
     "__version__",
     "export_onnx",

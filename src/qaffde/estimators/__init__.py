@@ -1,6 +1,7 @@
 """scikit-learn estimators."""
 
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
+from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
@@ -12,5 +13,6 @@ __all__ = [
     "BornEstimator",
     "DerivedDensity",
     "FourierFeatures",
+    "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
 ]

@@ -24,12 +24,17 @@ from qaffde.estimators import (
     QAFFDESGD,
     DerivedDensity,
     FourierFeatures,
+    QAFFDEClassifier,
     QAFFDEOutlierDetector,
 )
 from qaffde.estimators.assembly import BASE_MEASURES
 from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
+from qaffde.estimators.classifier_density import ClassDensity
+from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.updates import Sums
+from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.modules import n_columns
@@ -212,6 +217,44 @@ def _restore_classes(model: FlowClassifier, f: Fields, d: int) -> None:
     model.history_ = f.item("history", History)
 
 
+def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
+    learned = "classes", "class_prior", "bandwidth", "ridge", "measurement", "search", "history"
+    sizes = "n_components", "n_fourier_features"
+    closed = ("frame", "reading", "sums") if model.measurement_ != "gradient" else ()
+    return _learned(*learned, *sizes, *closed)(model) | {"density": model._density}
+
+
+def _restore_classifier(model: QAFFDEClassifier, f: Fields, d: int) -> None:
+    model.classes_ = f.item("classes", np.ndarray)
+    model.class_prior_ = f.array("class_prior", "C")
+    f.require(model.classes_.shape == model.class_prior_.shape, "classes", "have other sizes")
+    model.n_components_ = f.count("n_components")
+    model.n_fourier_features_ = f.count("n_fourier_features")
+    model.bandwidth_ = f.array("bandwidth", model.n_components_)
+    model.ridge_ = f.number("ridge", -1, 1)
+    model.measurement_ = f.choice("measurement", (*MEASUREMENTS, "gradient"))
+    model.search_ = f.item("search", dict)
+    numbers = all(isinstance(value, float) for value in model.search_.values())
+    f.require(numbers, "search", "holds no numbers")
+    model.history_ = f.items("history", History)
+    if model.measurement_ != "gradient":
+        _restore_class_sums(model, f, d)
+    density = f.get("density")
+    model._density = None
+    if density is not None or model.measurement_ == "gradient":
+        model._density = f.item("density", ClassDensity)
+        fits = model._density.born.n_classes == f.sizes["C"]
+        f.require(fits and count_columns(model._density.coder) == d, "density", "has other sizes")
+
+
+def _restore_class_sums(model: QAFFDEClassifier, f: Fields, d: int) -> None:
+    model.frame_, model.reading_ = f.item("frame", ClassFrame), f.item("reading", Reading)
+    model.sums_ = f.item("sums", ClassSums)
+    f.require(count_columns(model.frame_.projection) == d, "frame", f"is not of {d} columns")
+    shape = (f.sizes["C"], model.frame_.features.n_features)
+    f.require(tuple(model.sums_.psi.shape) == shape, "sums", "have other sizes")
+
+
 def _take_derived(model: DerivedDensity) -> dict[str, Any]:
     return {"density": model.density, "feature_names": model.feature_names}
 
@@ -240,6 +283,7 @@ RECIPES: Mapping[str, Recipe] = {
         ),
         _restore_likelihood,
     ),
+    "QAFFDEClassifier": estimator(QAFFDEClassifier, _take_classifier, _restore_classifier),
     "QAFFDEOutlierDetector": estimator(QAFFDEOutlierDetector, _take_outliers, _restore_outliers),
     "FourierFeatures": estimator(
         FourierFeatures,

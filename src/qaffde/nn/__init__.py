@@ -9,6 +9,7 @@ from qaffde.nn.born import (
 )
 from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
+from qaffde.nn.lenet import LeNet
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
 from qaffde.nn.mixtures import BornMixture, expand
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
@@ -25,6 +26,7 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
+    "LeNet",
     "StandardizedDensity",
     "TransformedDensity",
     "decode",

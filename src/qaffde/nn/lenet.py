@@ -1,0 +1,81 @@
+"""The paper's convolutional network in front of a density."""
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+class LeNet(nn.Module):
+    """Two convolutions and a fully connected layer, from images to codes (paper, Section 4.3).
+
+    Convolutions of 5 × 5 with 20 and 50 filters and same padding, each followed by ReLU and a
+    2 × 2 maximum; then a fully connected layer.
+
+    Parameters
+    ----------
+    image_shape : tuple of three int
+        Channels, height and width: (1, 28, 28) for MNIST, (3, 32, 32) for CIFAR-10.
+    n_codes : int, default=84
+        Numbers in a code.
+    n_filters : tuple of two int, default=(20, 50)
+    generator : torch.Generator, optional
+        Source of the first weights; a new one with seed 0 by default.
+
+    Examples
+    --------
+    >>> LeNet((1, 28, 28))(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 84])
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        n_codes: int = 84,
+        n_filters: tuple[int, int] = (20, 50),
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        channels, height, width = image_shape
+        if min(height, width) < 4:
+            raise ValueError(
+                f"image_shape={tuple(image_shape)} is too small: two poolings need images of at "
+                "least 4 by 4 pixels, given as (channels, height, width)"
+            )
+        first, second = n_filters
+        self.image_shape = (channels, height, width)
+        with torch.random.fork_rng(devices=[]):  # torch's own first weights are not kept
+            self.layers = nn.Sequential(
+                nn.Conv2d(channels, first, 5, padding="same"),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Conv2d(first, second, 5, padding="same"),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Flatten(),
+                nn.Linear(second * (height // 4) * (width // 4), n_codes),
+            )
+        self._draw(torch.Generator().manual_seed(0) if generator is None else generator)
+
+    @property
+    def n_codes(self) -> int:
+        """Numbers in a code."""
+        return int(self.layers[-1].out_features)  # type: ignore[arg-type]
+
+    @property
+    def n_filters(self) -> tuple[int, int]:
+        """Filters of both convolutions."""
+        return int(self.layers[0].out_channels), int(self.layers[3].out_channels)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Codes of shape (n, n_codes) of images of shape (n, channels, height, width)."""
+        codes: Tensor = self.layers(images)
+        return codes
+
+    @torch.no_grad()
+    def _draw(self, generator: Generator) -> None:
+        """Uniform weights of torch's own default scale, from this generator alone."""
+        for layer in self.layers:
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                bound = layer.weight[0].numel() ** -0.5
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                assert layer.bias is not None
+                layer.bias.uniform_(-bound, bound, generator=generator)

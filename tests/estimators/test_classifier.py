@@ -1,0 +1,291 @@
+"""The classifier against Bayes' rule, naive loops, quadrature and itself."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from qaffde import QAFFDEClassifier
+from qaffde.estimators import classifier_fit
+
+RNG = np.random.default_rng(0)
+TRUTH = [
+    multivariate_normal([-1.0, 0.0], [[1.0, 0.3], [0.3, 0.5]]),
+    multivariate_normal([1.0, 0.5], [[0.6, -0.2], [-0.2, 1.0]]),
+]
+PRIOR = np.array([0.7, 0.3])
+LABELS = np.array(["left", "right"])
+
+
+def gaussians(n, seed):
+    rng = np.random.default_rng(seed)
+    codes = rng.choice(2, n, p=PRIOR)
+    rows = np.stack([law.rvs(n, random_state=rng) for law in TRUTH])[codes, np.arange(n)]
+    return rows, LABELS[codes]
+
+
+def bayes(rows):
+    joint = PRIOR * np.stack([law.pdf(rows) for law in TRUTH], 1)
+    return joint / joint.sum(1, keepdims=True)
+
+
+X, y = gaussians(2000, 1)
+FRESH, FRESH_Y = gaussians(500, 2)
+GIVEN = {"n_features": 40, "bandwidth": 1.0, "rank": 10, "ridge": 1e-2, "random_state": 0}
+QUICK = {"max_steps": 60, "batch_size": 128}
+MODES = {
+    "closed, conditional": {},
+    "closed, generative": {"objective": "generative"},
+    "gradient, conditional": {"training": "gradient", **QUICK},
+    "gradient, generative": {"training": "gradient", "objective": "generative", **QUICK},
+    "gradient, learned": {"training": "gradient", "learn_features": True, **QUICK},
+    "mixture base": {"objective": "generative", "base_measure": "mixture"},
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return {
+        name: QAFFDEClassifier(200, random_state=0, **options).fit(X, y)
+        for name, options in MODES.items()
+    }
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_nearly_as_good_as_bayes_rule(name, fitted):
+    model, best = fitted[name], bayes(FRESH)
+    assert model.score(FRESH, FRESH_Y) > (LABELS[best.argmax(1)] == FRESH_Y).mean() - 0.02
+    assert np.abs(model.predict_proba(FRESH) - best).mean() < 0.07
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_each_density_has_mass_one(name, fitted, legendre):
+    points, volumes = legendre([-9.0, -9.0], [9.0, 9.0], 120)
+    mass = volumes.numpy() @ np.exp(fitted[name].log_density(points.numpy()))
+    np.testing.assert_allclose(mass, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["closed, generative", "gradient, generative", "mixture base"])
+def test_generative_densities_are_those_of_the_classes(name, fitted):
+    truth = np.stack([law.logpdf(FRESH) for law in TRUTH], 1)
+    of_class = np.arange(len(FRESH)), (FRESH_Y == "right").astype(int)
+    gap = (truth - fitted[name].log_density(FRESH))[of_class]
+    assert -0.02 < gap.mean() < 0.1  # no density beats the truth on fresh rows
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_probabilities_are_bayes_rule(name, fitted):
+    model = fitted[name]
+    joint = np.exp(model.log_density(FRESH)) * model.class_prior_
+    np.testing.assert_allclose(
+        model.predict_proba(FRESH), joint / joint.sum(1, keepdims=True), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("measurement", ["direct", "square_root", "pretty_good", "coherent"])
+def test_one_product_for_all_classes_is_a_loop_over_them(measurement):
+    """From the definition, class by class and row by row, without the library's readings."""
+    model = QAFFDEClassifier(**GIVEN, measurement=measurement, tolerance=1e-12).fit(X, y)
+    frame, G = model.frame_, model.frame_.gram.numpy()
+
+    def features(rows):
+        Z = (rows - rows_mean) / rows_scale
+        return np.cos(Z @ W.T + b) * a
+
+    W, b, a = (getattr(frame.features, name).numpy() for name in "Wba")
+    rows_mean, rows_scale = X.mean(0), X.std(0)
+    phi, fresh = features(X), features(FRESH[:20])
+    pooled = phi.T @ phi / len(X)
+    lam, U = np.linalg.eigh(pooled)
+    g, UG = np.linalg.eigh(G)
+    damped = lam + 1e-2 * lam[-1]
+    expected = np.empty((20, 2))
+    for c, label in enumerate(LABELS):
+        own = phi[y == label]
+        rho = own.T @ own / len(own)
+        if measurement == "square_root":
+            R = (UG * g**-0.5) @ UG.T
+        elif measurement == "pretty_good":
+            R = (U * damped**-0.5) @ U.T
+        else:
+            R = np.eye(len(G))
+        M = R @ rho @ R
+        if measurement == "coherent":
+            w = np.linalg.solve((U * damped) @ U.T, own.mean(0))
+            M = np.outer(w, w)
+        values, vectors = np.linalg.eigh(M)
+        M = (vectors[:, -10:] * values[-10:]) @ vectors[:, -10:].T
+        for i, row in enumerate(fresh):
+            expected[i, c] = row @ M @ row / np.trace(M @ G)
+    base = frame.measure.log_density(frame.projection(torch.tensor(FRESH[:20]))).numpy()
+    log_p = np.log((1 - 1e-4) * expected + 1e-4) + base[:, None] - np.log(rows_scale).sum()
+    np.testing.assert_allclose(model.log_density(FRESH[:20]), log_p, atol=1e-6)
+
+
+@pytest.mark.parametrize("measurement", ["pretty_good", "coherent"])
+def test_chunks_are_one_fit(measurement):
+    options = {**GIVEN, "measurement": measurement}
+    stream = QAFFDEClassifier(**options)
+    for rows, labels in zip(np.array_split(X, 4), np.array_split(y, 4), strict=True):
+        stream.partial_fit(rows, labels, classes=LABELS)
+    whole = copy.deepcopy(stream).set_params(warm_start=True).fit(X, y)
+    np.testing.assert_allclose(stream.log_density(FRESH), whole.log_density(FRESH), atol=1e-10)
+    np.testing.assert_allclose(stream.class_prior_, whole.class_prior_, atol=1e-12)
+
+
+def test_rows_may_be_added_to_a_fit():
+    first = QAFFDEClassifier(**GIVEN, measurement="pretty_good").fit(X[:1000], y[:1000])
+    before = first.log_density(FRESH)
+    added = copy.deepcopy(first).partial_fit(X[1000:], y[1000:])
+    whole = copy.deepcopy(first).set_params(warm_start=True).fit(X, y)
+    np.testing.assert_allclose(added.log_density(FRESH), whole.log_density(FRESH), atol=1e-10)
+    assert np.abs(added.log_density(FRESH) - before).max() > 1e-3
+
+
+def test_a_class_that_is_yet_to_come():
+    model = QAFFDEClassifier(**GIVEN).partial_fit(X, y, classes=["later", *LABELS])
+    assert model.predict_proba(FRESH)[:, 0].max() == 0
+    assert np.isfinite(model.log_density(FRESH)).all()
+    assert set(model.predict(FRESH)) == set(LABELS)
+
+
+@pytest.mark.parametrize("measurement", ["square_root", "pretty_good", "coherent"])
+def test_weights_are_repetitions(measurement):
+    weight = RNG.integers(0, 4, size=300)
+    options = {**GIVEN, "measurement": measurement}
+    weighted = QAFFDEClassifier(**options).fit(X[:300], y[:300], sample_weight=weight)
+    repeated = QAFFDEClassifier(**options).fit(
+        np.repeat(X[:300], weight, 0), np.repeat(y[:300], weight)
+    )
+    np.testing.assert_allclose(weighted.log_density(FRESH), repeated.log_density(FRESH), atol=1e-7)
+    np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
+
+
+@pytest.mark.parametrize("training", ["closed_form", "gradient"])
+def test_priors_shift_log_odds_exactly(training):
+    options = {**GIVEN, "training": training, "max_steps": 5}
+    plain = QAFFDEClassifier(**options).fit(X, y)
+    even = QAFFDEClassifier(**options, priors=[0.5, 0.5]).fit(X, y)
+    np.testing.assert_array_equal(even.log_density(FRESH), plain.log_density(FRESH))
+
+    def log_odds(model):
+        return np.subtract(*model.predict_log_proba(FRESH).T)
+
+    shift = np.log(plain.class_prior_[1] / plain.class_prior_[0])
+    np.testing.assert_allclose(log_odds(even), log_odds(plain) + shift, atol=1e-9)
+
+
+def test_class_weight_is_a_weight_of_rows():
+    by_class = QAFFDEClassifier(**GIVEN, class_weight={"left": 1, "right": 5}).fit(X, y)
+    by_row = QAFFDEClassifier(**GIVEN).fit(X, y, sample_weight=np.where(y == "right", 5, 1))
+    np.testing.assert_array_equal(by_class.predict_proba(FRESH), by_row.predict_proba(FRESH))
+    balanced = QAFFDEClassifier(**GIVEN, class_weight="balanced").fit(X, y)
+    np.testing.assert_allclose(balanced.class_prior_, [0.5, 0.5])
+
+
+def test_a_row_that_no_class_explains(fitted):
+    model = fitted["closed, generative"]
+    level = np.quantile(model.log_density(X).max(1), 0.01)
+    assert (model.log_density([[8.0, -8.0]]) < level).all()
+    assert (model.log_density(FRESH).max(1) < level).mean() < 0.03
+
+
+def test_far_rows_have_finite_densities(fitted):
+    far = np.array([[1e9, -1e9], [1e300, 0.0]])
+    assert np.isfinite(fitted["closed, conditional"].log_density(far)).all()
+    np.testing.assert_allclose(fitted["closed, conditional"].predict_proba(far).sum(1), 1)
+
+
+def test_units_change_nothing_but_the_jacobian():
+    unit = np.array([10.0, 0.01])
+    plain = QAFFDEClassifier(60, random_state=0).fit(X, y)
+    scaled = QAFFDEClassifier(60, random_state=0).fit(X * unit, y)
+    np.testing.assert_allclose(
+        scaled.log_density(FRESH * unit), plain.log_density(FRESH) - np.log(unit).sum(), atol=1e-6
+    )
+
+
+def test_a_seed_repeats_a_fit():
+    options = {"n_features": 40, "training": "gradient", "max_steps": 10}
+    first, second, other = (
+        QAFFDEClassifier(**options, random_state=seed).fit(X, y).log_density(FRESH)
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 1e-6
+
+
+@pytest.mark.parametrize("learn_features", [False, True])
+def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monkeypatch):
+    options = {**GIVEN, "training": "gradient", "max_steps": 20, "learn_features": learn_features}
+    plain = QAFFDEClassifier(**options).fit(X, y)
+    model = QAFFDEClassifier(**options, checkpoint=tmp_path / "fit", verbose=True)
+
+    def kill(history):
+        if history.steps[-1] == 11:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(classifier_fit, "print_progress", lambda steps: kill)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+    model.set_params(verbose=False).fit(X, y)
+    assert model.history_[0].steps == plain.history_[0].steps
+    np.testing.assert_array_equal(model.log_density(FRESH), plain.log_density(FRESH))
+    assert not list(tmp_path.iterdir())
+
+
+class TestProjection:
+    digits, labels = load_digits(return_X_y=True)
+
+    def test_density_is_that_of_the_projection(self):
+        """In the units of the data: that of orthonormal coordinates, given by hand."""
+        rows, labels = self.digits[:600], self.labels[:600] % 2
+        options = {**GIVEN, "bandwidth": 20.0, "features": "random"}
+        model = QAFFDEClassifier(**options, n_components=3).fit(rows, labels)
+        axes = model.frame_.projection.axes.numpy()
+        np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-10)
+        variance = np.sort(np.linalg.eigvalsh(np.cov(rows.T, bias=True)))[::-1][:3]
+        np.testing.assert_allclose(((rows - rows.mean(0)) @ axes).var(0), variance)
+        scale = np.sqrt(variance.mean())
+        by_hand = model.density_.born(
+            torch.tensor((rows - rows.mean(0)) @ axes / scale)
+        ).numpy() - 3 * np.log(scale)
+        np.testing.assert_allclose(model.log_density(rows), by_hand, atol=1e-8)
+
+    @pytest.mark.parametrize(
+        ("n_components", "columns", "expected"), [("auto", 16, 16), ("auto", 64, 28), (7, 64, 7)]
+    )
+    def test_how_many_components(self, n_components, columns, expected):
+        rows = self.digits[:, :columns]
+        model = QAFFDEClassifier(**GIVEN, n_components=n_components).fit(rows, self.labels)
+        assert abs(model.n_components_ - expected) <= 1
+
+    def test_white_components_have_one_variance(self):
+        model = QAFFDEClassifier(**GIVEN, n_components=5, whiten=True).fit(
+            self.digits, self.labels
+        )
+        Z = model.frame_.projection(torch.tensor(self.digits))
+        np.testing.assert_allclose(Z.std(0, correction=0), 1, atol=1e-8)
+
+    @pytest.mark.parametrize(
+        ("options", "least"),
+        [
+            ({}, 0.97),
+            ({"training": "gradient", "max_steps": 150}, 0.96),
+            ({"training": "gradient", "learn_features": True, "max_steps": 100}, 0.96),
+            ({"objective": "generative"}, 0.88),
+            ({"objective": "generative", "training": "gradient", "max_steps": 60}, 0.88),
+        ],
+        ids=["closed", "gradient", "learned", "closed, generative", "gradient, generative"],
+    )
+    def test_digits(self, options, least):
+        rows, fresh, labels, fresh_labels = train_test_split(
+            self.digits, self.labels, test_size=0.4, random_state=0
+        )
+        model = QAFFDEClassifier(250, random_state=0, **options).fit(rows, labels)
+        assert model.score(fresh, fresh_labels) > least

@@ -1,0 +1,154 @@
+"""Encoders in front of the classifier: LeNet, codes, augmentation."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+from qaffde import QAFFDEClassifier
+from qaffde.datasets import Augmentation, RandomFlip, RandomShift
+from qaffde.nn import LeNet
+
+X, y = load_digits(return_X_y=True)
+X = X / 16
+SMALL = {"n_codes": 12, "n_filters": (4, 6)}
+OPTIONS = {
+    "n_features": 100,
+    "rank": 4,
+    "training": "gradient",
+    "image_shape": (1, 8, 8),
+    "batch_size": 128,
+    "learning_rate": 1e-2,
+    "random_state": 0,
+}
+
+
+def model(**options):
+    return QAFFDEClassifier(encoder=LeNet((1, 8, 8), **SMALL), **{**OPTIONS, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model(max_steps=150).fit(X[:1200], y[:1200])
+
+
+def test_digits(fitted):
+    assert fitted.score(X[1200:], y[1200:]) > 0.9
+    assert fitted.density_(torch.tensor(X[:3])).shape == (3, 10)
+
+
+def test_probabilities_are_bayes_rule(fitted):
+    joint = np.exp(fitted.log_density(X[:50])) * fitted.class_prior_
+    expected = joint / joint.sum(1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(X[:50]), expected, atol=1e-12)
+
+
+def test_the_encoder_that_is_given_stays_as_it_is(fitted):
+    start = LeNet((1, 8, 8), **SMALL).state_dict()
+    trained = fitted.density_.coder.encoder.state_dict()
+    for name, value in fitted.encoder.state_dict().items():
+        assert torch.equal(value, start[name])
+        assert not torch.equal(value, trained[name])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_say_the_same(fitted, copied):
+    np.testing.assert_array_equal(copied(fitted).log_density(X[:9]), fitted.log_density(X[:9]))
+
+
+def test_a_file_holds_lenet(fitted, tmp_path):
+    pytest.importorskip("safetensors", reason="model files need the extra 'files'")
+    fitted.save(tmp_path / "model")
+    loaded = QAFFDEClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.log_density(X[:9]), fitted.log_density(X[:9]))
+
+
+def test_a_clone_fits_the_same():
+    first = model(max_steps=4).fit(X[:300], y[:300])
+    second = clone(first).fit(X[:300], y[:300])
+    np.testing.assert_array_equal(first.log_density(X[:9]), second.log_density(X[:9]))
+
+
+def test_features_learn_only_if_asked():
+    frozen, learned = (
+        model(max_steps=4, learn_features=choice).fit(X[:300], y[:300]) for choice in (False, True)
+    )
+    drawn = model(max_steps=1).fit(X[:300], y[:300]).density_.born.features.W
+    assert torch.allclose(frozen.density_.born.features.W, drawn, atol=1e-6)
+    assert not torch.allclose(learned.density_.born.features.W, drawn, atol=1e-4)
+
+
+def test_adaptive_features_come_before():
+    adapted = model(max_steps=2, features="adaptive", n_features=20).fit(X[:100], y[:100])
+    plain = model(max_steps=2, n_features=20).fit(X[:100], y[:100])
+    assert adapted.predict(X[:5]).shape == (5,)
+    assert adapted.density_.born.features.W.shape == plain.density_.born.features.W.shape
+
+
+def test_an_encoder_of_plain_columns():
+    """Without image_shape an encoder sees rows as they are, whatever it is."""
+    layers = torch.nn.Sequential(torch.nn.Linear(64, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
+    plain = model(max_steps=150).set_params(encoder=layers, image_shape=None)
+    assert plain.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:]) > 0.8
+    assert plain.n_components_ == 5
+
+
+def test_images_are_augmented_in_training_only():
+    seen = []
+
+    def augment(images, generator):
+        assert isinstance(generator, torch.Generator)
+        seen.append(images.shape)
+        return images
+
+    trained = model(max_steps=3, augment=augment).fit(X[:300], y[:300])
+    assert seen == [(128, 1, 8, 8), (128, 1, 8, 8), (14, 1, 8, 8)]
+    trained.predict(X)
+    assert len(seen) == 3
+
+
+def test_augmentation_has_its_randomness_from_the_seed():
+    augment = Augmentation(RandomShift(1), RandomFlip())
+    first, second = (
+        model(max_steps=4, augment=augment).fit(X[:300], y[:300]).log_density(X[:9])
+        for _ in range(2)
+    )
+    plain = model(max_steps=4).fit(X[:300], y[:300]).log_density(X[:9])
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - plain).max() > 1e-6
+
+
+class TestLeNet:
+    @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (2, 5, 7)])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_shape_and_dtype(self, shape, dtype):
+        codes = LeNet(shape).to(dtype)(torch.rand(3, *shape, dtype=dtype))
+        assert (codes.shape, codes.dtype) == ((3, 84), dtype)
+
+    def test_sizes_are_the_paper_s(self):
+        shapes = [tuple(p.shape) for p in LeNet((1, 28, 28)).parameters()]
+        assert shapes[::2] == [(20, 1, 5, 5), (50, 20, 5, 5), (84, 50 * 7 * 7)]
+
+    def test_gradients(self):
+        network = LeNet((1, 4, 4), 2, (2, 2)).double()
+        images = torch.rand(2, 1, 4, 4, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(network, (images,))
+        network(images).sum().backward()
+        assert all(p.grad is not None for p in network.parameters())
+
+    def test_first_weights_come_from_the_generator_alone(self):
+        state = torch.get_rng_state()
+        first, second = LeNet((1, 8, 8)), LeNet((1, 8, 8))
+        other = LeNet((1, 8, 8), generator=torch.Generator().manual_seed(1))
+        image = torch.ones(1, 1, 8, 8)
+        assert torch.equal(first(image), second(image))
+        assert not torch.equal(first(image), other(image))
+        assert torch.equal(torch.get_rng_state(), state)
+
+    def test_images_may_be_too_small(self):
+        with pytest.raises(ValueError, match=r"image_shape=\(1, 3, 9\) is too small.*4 by 4"):
+            LeNet((1, 3, 9))
