@@ -85,3 +85,12 @@ def test_no_regions_without_a_density():
     kernel = QAFFDE(20, 0.5, base_measure="kernel").fit(RNG.normal(size=(50, 2)))
     with pytest.raises(ValueError, match="'kernel' base measure is infinite"):
         kernel.hdr_level(0.5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_of_columns_cause_no_warning():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 2)), columns=["a", "b"])
+    model = QAFFDE(bandwidth=0.5, n_features=32, random_state=0).fit(frame)
+    assert np.isfinite(model.hdr_level(0.5, 200, random_state=0))
+    assert np.isfinite(model.marginal(["b"]).hdr_level(0.5, 200))

@@ -37,7 +37,6 @@ from qaffde.cli.data.table import import_pyarrow
 from qaffde.cli.errors import note, reporting, usage
 from qaffde.cli.output import print_json, progress
 from qaffde.estimators.regions import weighted_quantile
-from qaffde.plot.evaluate import hdr_level
 
 LOG_DENSITY, ROW, ANOMALY = "log_density", "row", "anomaly"
 N_DRAWS = 10_000
@@ -170,7 +169,7 @@ def natural_limit(model: Any, false_alarms: float | None, seed: int) -> float:
         return float(model.offset_)
     share = 0.01 if false_alarms is None else false_alarms
     if hasattr(model, "hdr_level"):
-        return float(hdr_level(model, 1 - share, seed))
+        return float(model.hdr_level(1 - share, random_state=seed))
     if not hasattr(model, "sample"):
         raise DataError(
             f"{type(model).__name__} draws no samples to find a limit from; use --fraction or "

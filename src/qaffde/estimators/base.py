@@ -42,7 +42,11 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         ndarray of shape (n,)
         """
         check_is_fitted(self)
-        Z = torch.tensor(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        return self._log_density(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+
+    def _log_density(self, rows: Array) -> Array:
+        """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
+        Z = torch.tensor(rows)
         with torch.no_grad():
             parts = [self.density_.log_prob(z) for z in Z.split(self._score_batch_size)]
         return torch.cat(parts).numpy()

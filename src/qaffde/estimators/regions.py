@@ -30,6 +30,9 @@ class Drawable(Protocol):
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of each row."""
 
+    def _log_density(self, rows: Array) -> Array:
+        """The same of rows that need no check."""
+
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
         """Exact independent draws."""
 
@@ -69,9 +72,9 @@ class RegionMixin:
         levels = _check_mass(mass)
         check_count("n_samples", n_samples)
         if self.n_features_in_ > 1:
-            log_p = self.score_samples(self.sample(n_samples, random_state))
+            log_p = self._log_density(self.sample(n_samples, random_state))
             return weighted_quantile(log_p, np.ones_like(log_p), 1 - levels)
-        log_p = self.score_samples(_cells(self, n_samples))
+        log_p = self._log_density(_cells(self, n_samples))
         return weighted_quantile(log_p, np.exp(log_p), 1 - levels)
 
     def in_hdr(

@@ -10,7 +10,6 @@ from qaffde.estimators.columns import resolve_columns
 from qaffde.plot.evaluate import (
     Array,
     find_view,
-    hdr_level,
     log_density,
     marginal_of,
     mass_levels,
@@ -77,7 +76,7 @@ def curve_panel(model: Any, rows: Array | None, wishes: Wishes) -> CurvePanel:
     x = np.linspace(view[0, 0], view[1, 0], wishes.n_points or POINTS)
     log_p = log_density(density, x[:, None])
     if hasattr(density, "hdr_level"):
-        levels = np.exp(hdr_level(density, list(wishes.masses)))
+        levels = np.exp(density.hdr_level(list(wishes.masses), random_state=0))
     else:
         levels = mass_levels(log_p, wishes.masses)
     rug = None if own is None else shown_rows(own, wishes.random_state)[:, 0]

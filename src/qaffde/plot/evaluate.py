@@ -1,6 +1,5 @@
 """Numbers behind the pictures: views, grids and levels."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -99,13 +98,6 @@ def plane(view: Array, n: int) -> tuple[Array, Array, Array]:
     """Two axes of n points over a view (2, 2), and all points (n², 2), the first fastest."""
     x, y = (np.linspace(view[0, j], view[1, j], n) for j in range(2))
     return x, y, np.stack([part.ravel() for part in np.meshgrid(x, y)], axis=1)
-
-
-def hdr_level(model: Any, masses: Any, random_state: int = 0) -> Any:
-    """``model.hdr_level``, which asks the model for points without the names of its columns."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return model.hdr_level(masses, random_state=random_state)
 
 
 def mass_levels(log_p: Array, masses: Sequence[float]) -> Array:

@@ -10,9 +10,10 @@ import io
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
@@ -167,11 +168,18 @@ def _split(content: bytes, n: int) -> tuple[bytes, bytes]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file, wait for the disk, then rename: a reader sees the old or the new."""
+    """Write a file at once: a reader sees the old or the new."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """File beside `path`, which takes its place on the disk when nothing went wrong."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

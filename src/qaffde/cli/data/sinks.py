@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from qaffde.cli.data.columnar import holds_numbers
 from qaffde.cli.data.formats import STANDARD, format_of
 from qaffde.cli.data.table import DataError, import_pyarrow
+from qaffde.training.checkpoint import replacing
 
 
 class Sink(ABC):
@@ -184,28 +185,13 @@ def open_sink(target: str) -> Iterator[Output]:
         raise DataError(
             f"{target}: the suffix says no format; choose one of {', '.join(_WRITTEN)}"
         )
-    with replacing(Path(target)) as file:
+    with replacing(Path(target).resolve()) as file:
         output = Output(file, kind)
         yield output
         output.close()
 
 
 _WRITTEN = (".csv", ".tsv", ".parquet", ".pq", ".arrow", ".feather", ".npy", ".npz")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """File to write beside `path`, which takes its place when nothing went wrong."""
-    path = path.resolve()
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def check_output(target: str) -> None:
