@@ -69,7 +69,8 @@ def test_rows_say_how_they_were_made(rows):
         ("binomial", 0, "QAFFDE"),
     ]
     for row in rows:
-        assert {"python", "torch", "numpy", "scikit-learn", "qaffde"} <= row["versions"].keys()
+        known = {"python", "torch", "numpy", "scipy", "scikit-learn", "qaffde"}
+        assert known <= row["versions"].keys()
         assert (row["n_train"], row["n_test"]) == (N_TRAIN, N_TEST)
         assert row["parameters"]["bandwidth"] == "auto"
         assert row["resolved"]["base_measure"] in ("box", "gaussian", "mixture")

@@ -8,8 +8,9 @@ same test rows; none of them sees the true density.
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,44 @@ def judge(
     return Result(figures, density)
 
 
+def compare(
+    target: Target, n: int, names: Iterable[str], show: Callable[[str], None]
+) -> tuple[Array, dict[str, Result]]:
+    """Fit methods to `n` rows and judge them and the truth; one that is not installed is left out.
+
+    Parameters
+    ----------
+    target : Target
+    n : int
+    names : iterable of str
+        Keys of ``METHODS``.
+    show : callable
+        Called with lines of progress.
+
+    Returns
+    -------
+    X : ndarray of shape (n, 2)
+    results : dict of {str: Result}
+        The truth first.
+    """
+    X = target.sample(n, random_state=SEED)
+    test = target.sample(TEST_ROWS, random_state=SEED + 1)
+    show(f"{target.name}: {len(X):,} training rows, {len(test):,} test rows")
+    results = {"truth": judge(target.log_prob, target, test)}
+    for name in names:
+        show(f"{name}: fitting ...")
+        start = time.perf_counter()
+        try:
+            model = METHODS[name](X)
+        except ImportError as error:
+            show(f"{name}: left out: {error}")
+            continue
+        seconds = f"{time.perf_counter() - start:.1f}"
+        show(f"{name}: {seconds} s, scoring ...")
+        results[name] = judge(model.score_samples, target, test, seconds)
+    return X, results
+
+
 def table(results: dict[str, Result]) -> str:
     """Aligned text, a line for each method."""
     row = "{:<11} {:>6} {:>8} {:>9} {:>8} {:>11} {:>8}".format
@@ -152,23 +191,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     target = get_target(options.target)
-    X = target.sample(options.n, random_state=SEED)
-    test = target.sample(TEST_ROWS, random_state=SEED + 1)
-    print(f"{target.name}: {len(X):,} training rows, {len(test):,} test rows", flush=True)
-
-    results = {"truth": judge(target.log_prob, target, test)}
-    for name, fit in METHODS.items():
-        print(f"{name}: fitting ...", end="", flush=True)
-        start = time.perf_counter()
-        try:
-            model = fit(X)
-        except ModuleNotFoundError as error:
-            print(f" left out: {error}", flush=True)
-            continue
-        fit_time = f"{time.perf_counter() - start:.1f}"
-        print(f" {fit_time} s, scoring ...", flush=True)
-        results[name] = judge(model.score_samples, target, test, fit_time)
-
+    X, results = compare(target, options.n, METHODS, partial(print, flush=True))
     print(f"\n{table(results)}\n")
     try:
         draw(results, target, X, options.out)

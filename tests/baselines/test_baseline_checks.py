@@ -5,7 +5,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 pytest.importorskip("zuko")
 
-from qaffde.baselines import GMM, IAF, KDE, MADE, MAF, NSF, FlowClassifier, Planar, RealNVP
+from qaffde.baselines import GMM, IAF, KDE, MADE, MAF, NSF, FlowClassifier, Planar, RealNVP, dmkde
 
 CHEAP = {"max_steps": 3, "batch_size": 32}
 TINY = {"n_layers": 1, "hidden_size": 4, "n_hidden": 1, **CHEAP}
@@ -19,6 +19,7 @@ ESTIMATORS = [
     Planar(2, **CHEAP),
     KDE("scott"),
     GMM(1),
+    dmkde(n_features=16, bandwidth=0.5),
 ]
 
 

@@ -1,6 +1,6 @@
 """``qaffde demo``: a benchmark density, its estimates and a picture."""
 
-import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -36,19 +36,7 @@ def demo(
     with reporting():
         check_output(str(output))
         truth = get_target(target)
-        X = truth.sample(rows, random_state=trial.SEED)
-        test = truth.sample(trial.TEST_ROWS, random_state=trial.SEED + 1)
-        results = {"truth": trial.judge(truth.log_prob, truth, test)}
-        for name in names:
-            typer.echo(f"{name}: fitting", err=True)
-            start = time.perf_counter()
-            try:
-                model = trial.METHODS[name](X)
-            except ImportError as error:
-                typer.echo(f"{name} left out: {error}", err=True)
-                continue
-            seconds = f"{time.perf_counter() - start:.1f}"
-            results[name] = trial.judge(model.score_samples, truth, test, seconds)
+        X, results = trial.compare(truth, rows, names, partial(typer.echo, err=True))
         trial.draw(results, truth, X, output)
         if json:
             figures = {name: _numbers(result) for name, result in results.items()}
