@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from qaffde.estimators import likelihood_design
-from qaffde.estimators.data_measure import MeasureSpec
+from qaffde.estimators.data_measure import MeasureSpec, average_mixture
 from qaffde.estimators.likelihood_design import Candidate, Search, stiffer, wider
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -221,3 +221,54 @@ def test_candidates_are_named_by_all_that_they_are():
         for ridge in (1.0, 3.0)
     }
     assert len(names) == 16
+
+
+MANY = torch.randn(2500, 4, generator=GENERATOR, dtype=torch.float64)
+OPEN = MeasureSpec("mixture", 0)
+
+
+@pytest.fixture
+def short_chains(monkeypatch):
+    monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 200)
+
+
+def average_search(bare_bonus):
+    """A judge of four columns that likes a base measure left as it is by so much more."""
+
+    def judge(measure, candidate, splits):
+        value = torch.tensor(bare_bonus if candidate.bare else 0.0, dtype=torch.float64)
+        return (value - candidate.ridge / 1e6).expand(n_held_out(splits))
+
+    weight = torch.ones(len(MANY), dtype=torch.float64)
+    quiet = {"known": {}, "report": lambda name, value: None}
+    return Search(MANY, weight, judge, seed=0, deadline=math.inf, **quiet)
+
+
+@pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
+def test_beyond_three_columns_a_base_is_bare_unless_the_rule_gains(short_chains, bonus, bare):
+    found = average_search(bonus).run([OPEN], None, None, may_be_bare=True)
+    assert found.spec.strength is not None
+    assert found.bare == bare
+
+
+def test_a_base_is_bare_only_where_that_is_allowed(short_chains):
+    assert not average_search(1.0).run([OPEN], None, None).bare
+
+
+def test_an_average_is_judged_on_rows_that_it_did_not_see(short_chains):
+    search = average_search(0.0)
+    split = search.splits[likelihood_design.ROUGH_ROWS][0]
+    spec, mixture = search.chosen
+    alone = average_mixture(
+        spec,
+        split.train,
+        split.train_weight,
+        search.generator(),
+        work=likelihood_design.CHOICE_WORK,
+    )
+    assert torch.equal(mixture.means, alone.means)
+
+
+def test_few_rows_of_many_columns_keep_the_most_likely_mixture():
+    search = search_with(Judge(), rows=MANY[:200])
+    assert search.chosen[0].strength is None

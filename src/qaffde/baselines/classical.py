@@ -1,47 +1,62 @@
 """Classical estimators: the exact kernel density estimate, Gaussian mixtures, and DMKDE."""
 
+import math
 from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.neighbors import KernelDensity
 from torch import Generator, Tensor
 
 from qaffde.baselines.base import DrawingEstimator, split
 from qaffde.estimators import QAFFDE
 from qaffde.estimators.bandwidth import scott, silverman
-from qaffde.estimators.data_measure import effective_count, fit_mixture
+from qaffde.estimators.data_measure import fit_mixture
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.parameters import check_bandwidth, check_count, check_share
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.scaling import standardize
+from qaffde.estimators.totals import effective_count
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
+LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
+MAX_KERNELS = 2**21
+"""Kernels that are summed at once."""
 MAX_COMPONENTS = 256
 MIN_ROWS_PER_COMPONENT = 5
 
 
 class KernelSum(Density):
-    """Gaussian kernels of bandwidth one on weighted rows, summed by scikit-learn.
+    """Gaussian kernels of bandwidth one on weighted rows, all of them summed.
 
     Parameters
     ----------
     Z, weight : Tensors of shapes (n, d), (n,)
     """
 
+    Z: Tensor
+    weight: Tensor
+
     def __init__(self, Z: Tensor, weight: Tensor) -> None:
         super().__init__()
-        self.model = KernelDensity(bandwidth=1.0).fit(Z.numpy(), sample_weight=weight.numpy())
+        self.register_buffer("Z", Z)
+        self.register_buffer("weight", weight)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,)."""
-        return torch.from_numpy(self.model.score_samples(x.numpy()))
+        share = (self.weight / self.weight.sum()).log() - self.Z.shape[1] * LOG_ROOT_TWO_PI
+        height = share - self.Z.square().sum(1) / 2
+        blocks = x.split(max(1, MAX_KERNELS // len(self.Z)))
+        sums = [torch.addmm(height, block, self.Z.T).logsumexp(1) for block in blocks]
+        return torch.cat(sums) - x.square().sum(1) / 2
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Draws of shape (n, d): rows with Gaussian noise."""
-        seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        return torch.from_numpy(self.model.sample(n, random_state=seed))
+        ticks = torch.rand(n, generator=generator, dtype=self.Z.dtype)
+        cumulative = (self.weight / self.weight.sum()).cumsum(0)
+        chosen = torch.searchsorted(cumulative, ticks).clamp(max=len(self.Z) - 1)
+        noise = torch.randn(n, self.Z.shape[1], generator=generator, dtype=self.Z.dtype)
+        return self.Z[chosen] + noise
 
 
 class KDE(DrawingEstimator):
@@ -49,8 +64,8 @@ class KDE(DrawingEstimator):
 
     .. math:: p(x) = \frac{1}{\sum_i w_i} \sum_i w_i \prod_t n(x_t;\, x_{it},\, h_t)
 
-    by :class:`sklearn.neighbors.KernelDensity`. It keeps all the rows, and scoring one costs as
-    many kernels as there are rows.
+    It keeps all the rows, and scoring one costs as many kernels as there are rows: no tree leaves
+    any out.
 
     Parameters
     ----------

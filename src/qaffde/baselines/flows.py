@@ -211,7 +211,7 @@ class MAF(LayeredFlow):
     """Masked autoregressive flow (Papamakarios et al., 2017).
 
     Scores in one pass, draws in one for each column. Parameters are those of
-    :class:`LayeredFlow`.
+    :class:`~qaffde.baselines.flows.LayeredFlow`.
 
     References
     ----------
@@ -226,7 +226,7 @@ class IAF(LayeredFlow):
     """Inverse autoregressive flow (Kingma et al., 2016): a MAF run backwards.
 
     Draws in one pass, scores (and so trains) in one for each column. Parameters are those of
-    :class:`LayeredFlow`.
+    :class:`~qaffde.baselines.flows.LayeredFlow`.
 
     References
     ----------
@@ -242,7 +242,8 @@ class IAF(LayeredFlow):
 class RealNVP(LayeredFlow):
     """Real-valued non-volume-preserving flow: affine couplings (Dinh et al., 2017).
 
-    Scores and draws in one pass. Parameters are those of :class:`LayeredFlow`.
+    Scores and draws in one pass. Parameters are those of
+    :class:`~qaffde.baselines.flows.LayeredFlow`.
 
     References
     ----------

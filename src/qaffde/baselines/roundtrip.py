@@ -101,9 +101,9 @@ class RoundTrip(TrainedEstimator):
     r"""RoundTrip (Liu et al., 2021): a density from two generators that undo each other.
 
     G takes normal z to data, H data to z; discriminators and cycle losses train both
-    (:class:`RoundTripLoss`). With :math:`p(x \mid z) = N(G(z), \sigma^2 I)` the density is an
+    (``RoundTripLoss``). With :math:`p(x \mid z) = N(G(z), \sigma^2 I)` the density is an
     integral over z, by linearisation or importance sampling
-    (:class:`~qaffde.baselines.roundtrip_density.RoundTripDensity`). Linearised, it is of mass one
+    (``RoundTripDensity``). Linearised, it is of mass one
     only as far as G is straight within σ and H undoes it (on star_eight with α = β = .3 it was .43
     nats above the truth in the mean); importance sampling errs downwards, if at all.
 

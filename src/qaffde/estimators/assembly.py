@@ -20,6 +20,7 @@ BACKGROUND_SPREAD = 2.0
 FEW_ROWS = 10
 """Below this there is nothing to hold out."""
 MAX_BOX_DIMS = 3
+MANY_PARTS = 128
 LATTICE_MARGIN = 3.0
 """Bandwidths between the data and their next image; G^{−1/2} sees to what is left of the wrap."""
 START: dict[str, Callable[[int], str]] = {
@@ -34,9 +35,12 @@ def frequency_kind(features: str, d: int) -> str:
     return START[features](d) if features in START else features
 
 
-def default_size(n: int | None, d: int) -> int:
-    """Number of features for n rows, or for however many are to come, of d columns."""
-    most = 256 if d == 1 else 1000
+def default_size(n: int | None, d: int, n_parts: int = 1) -> int:
+    """Number of features for n rows, or for however many are to come, of d columns.
+
+    Where the base measure has many parts, which each cost a Gram matrix, there are fewer.
+    """
+    most = 256 if d == 1 else 1000 if n_parts <= MANY_PARTS else 350
     return most if n is None else min(most, max(64, n // 4))
 
 
@@ -53,6 +57,12 @@ def draw_features(
     period = upper - lower + LATTICE_MARGIN * bandwidth
     kind = frequency_kind(features, Z.shape[1])
     return FourierFeatures.draw(kind, n_features, bandwidth, period, generator)
+
+
+def constant_feature(d: int) -> FourierFeatures:
+    """The one feature of d columns that leaves a base measure as it is."""
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    return FourierFeatures(zero.expand(1, d).clone(), zero, one)
 
 
 def candidate_measures(

@@ -46,9 +46,12 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
-        Z = torch.tensor(rows)
+        starts = range(0, len(rows), self._score_batch_size)
         with torch.no_grad():
-            parts = [self.density_.log_prob(z) for z in Z.split(self._score_batch_size)]
+            parts = [
+                self.density_.log_prob(torch.tensor(rows[k : k + self._score_batch_size]))
+                for k in starts
+            ]
         return torch.cat(parts).numpy()
 
     def score(self, X: ArrayLike, y: None = None) -> float:

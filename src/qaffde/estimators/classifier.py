@@ -3,21 +3,13 @@
 import os
 from typing import Any, Self
 
-import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
-from torch import Generator
 
-from qaffde.estimators.base import Array
 from qaffde.estimators.classifier_base import ClassifierBase
-from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
-from qaffde.estimators.classifier_fit import fit_encoder, fit_states
-from qaffde.estimators.classifier_frame import ClassFrame, LabelledRows
+from qaffde.estimators.classifier_closed import ClassSums
 from qaffde.estimators.random import generator_from
 
 
@@ -62,7 +54,7 @@ class QAFFDEClassifier(ClassifierMixin, ClassifierBase):
         classes. The former classifies better, the latter gives better densities.
     measurement : {"auto", "direct", "square_root", "pretty_good", "coherent"}, default="auto"
         How a closed form reads its density matrices; see
-        :mod:`qaffde.estimators.classifier_closed`. "direct" is the paper's. "auto" chooses among
+        ``qaffde.estimators.classifier_closed``. "direct" is the paper's. "auto" chooses among
         the last three for the conditional objective, and is "square_root" for the generative one.
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue that is added to all, of the mean density matrix in
@@ -276,74 +268,3 @@ class QAFFDEClassifier(ClassifierMixin, ClassifierBase):
             frame, reading, search = self.frame_, self.reading_, self.search_
         sums = ClassSums.of(frame, rows.X, rows.y, rows.weight, rows.n_classes)
         return self._learn(frame, reading, sums if first else self.sums_ + sums, search)
-
-    def log_density(self, X: ArrayLike) -> Array:
-        """Log-density of each row in each class.
-
-        Of the row itself, of its projection (`n_components`) or of its code (`encoder`).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
-        rows = self._rows(X)
-        with torch.no_grad():
-            return torch.cat([self.density_(x) for x in rows.split(self._batch_rows)]).numpy()
-
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Log-probability of each class for each row, of shape (n, C)."""
-        with np.errstate(divide="ignore"):
-            log_joint = self.log_density(X) + np.log(self.class_prior_)
-        return log_softmax(log_joint, axis=1)
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each class for each row, of shape (n, C)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable class of each row, of shape (n,)."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
-
-    @property
-    def density_(self) -> ClassDensity:
-        """Densities of all classes; read from the sums when first asked for after an update."""
-        if self._density is None:
-            self._density = self._read(self.frame_, self.reading_, self.sums_)
-        return self._density
-
-    @property
-    def rank_(self) -> int:
-        """Rank of each density matrix."""
-        return self.density_.born.rank
-
-    def _fit_encoder(
-        self, rows: LabelledRows, classes: NDArray[Any], generator: Generator
-    ) -> Self:
-        shape = self._check_shape(rows.X.shape[1])
-        features = self.features, self._size(rows.X, 2, stream=False), self.bandwidth
-        density, h, history = fit_encoder(
-            self.encoder, shape, features, rows, self._gradient_settings(), generator
-        )
-        return self._learn_gradient(density, h, rows, classes, {}, history)
-
-    def _fit_gradient(
-        self,
-        frame: ClassFrame,
-        rows: LabelledRows,
-        classes: NDArray[Any],
-        search: dict[str, float],
-        generator: Generator,
-    ) -> Self:
-        density, history = fit_states(frame, rows, self._gradient_settings(), generator)
-        h = frame.bandwidth * frame.projection.scale
-        return self._learn_gradient(density, h, rows, classes, search, history)
-
-    def _read(self, frame: ClassFrame, reading: Reading, sums: ClassSums) -> ClassDensity:
-        factor = ClassReader(sums, frame.gram, float(self.tolerance)).factor(reading)
-        born = ClassBorn(frame.features, factor, frame.measure, float(self.background))
-        return ClassDensity(frame.projection, born)

@@ -1,23 +1,21 @@
-"""What a classifier does around its fit: checks of parameters and rows, and what is settled."""
+"""What a classifier does around its fit: rows and labels, what is settled, what is kept."""
 
-import math
-from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from scipy.special import log_softmax
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from qaffde.estimators.assembly import default_size
-from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassDensity
-from qaffde.estimators.classifier_fit import RANK, RIDGE, GradientSettings
+from qaffde.estimators.base import Array
+from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
+from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
+from qaffde.estimators.classifier_fit import fit_encoder, fit_states
 from qaffde.estimators.classifier_frame import (
     ClassFrame,
     LabelledRows,
@@ -26,21 +24,15 @@ from qaffde.estimators.classifier_frame import (
     settle_measure,
     settle_projection,
 )
+from qaffde.estimators.classifier_parameters import ClassifierParameters
 from qaffde.estimators.classifier_search import ClassSearch
-from qaffde.estimators.classifier_training import LOSSES
 from qaffde.estimators.parameters import (
     check_bandwidth,
-    check_choice,
-    check_count,
     check_mixture,
-    check_rank,
-    check_share,
 )
 from qaffde.estimators.persistence import FileMixin
-from qaffde.training import History, LoopConfig
+from qaffde.training import History
 
-FEATURES = ("auto", "sobol", "orthogonal", "paired", "random", "adaptive")
-N_EVALUATIONS = 50
 MAX_AMPLITUDES = 1 << 22
 """Numbers that scoring holds at a time, beside the rows: 32 MB."""
 FLOATS = [np.float64, np.float32]
@@ -53,8 +45,8 @@ CHOSEN_AMONG = {
 """Measurements that "auto" compares; gradient training takes but the bandwidth from them."""
 
 
-class ClassifierBase(FileMixin, BaseEstimator):
-    """Checks and settling; the parameters are those of :class:`QAFFDEClassifier`."""
+class ClassifierBase(FileMixin, ClassifierParameters):
+    """Rows, settling and predictions; the parameters are those of :class:`QAFFDEClassifier`."""
 
     classes_: NDArray[Any]
     class_prior_: NDArray[np.float64]
@@ -65,115 +57,49 @@ class ClassifierBase(FileMixin, BaseEstimator):
     history_: list[History]
     _density: ClassDensity | None
 
-    def _check_parameters(self) -> None:
-        check_count("n_features", self.n_features, auto=True, minimum=2)
-        check_rank(self.rank)
-        check_choice("features", self.features, FEATURES)
-        check_choice("training", self.training, ("closed_form", "gradient"))
-        check_choice("objective", self.objective, LOSSES)
-        check_choice("measurement", self.measurement, ("auto", *MEASUREMENTS))
-        check_choice("base_measure", self.base_measure, ("gaussian", "mixture"))
-        check_count("n_base_components", self.n_base_components, auto=True)
-        if self.n_components is not None:
-            check_count("n_components", self.n_components, auto=True)
-        check_share("ridge", self.ridge, auto=True)
-        for name in ("background", "tolerance", "validation_fraction"):
-            check_share(name, getattr(self, name))
-        self._loop()
-        self._check_network()
-        if self.checkpoint is not None and self.random_state is None:
-            raise ValueError(
-                "checkpoint needs a random_state: without one no two fits are the same, and one "
-                "that was killed could not be taken up again"
-            )
+    def log_density(self, X: ArrayLike) -> Array:
+        """Log-density of each row in each class.
 
-    def _check_network(self) -> None:
-        """Reject what only gradient training, or only an encoder, can use."""
-        for name in ("encoder", "learn_features", "checkpoint"):
-            value = getattr(self, name)
-            if self.training == "closed_form" and value is not None and value is not False:
-                raise ValueError(
-                    f'{name} needs training="gradient": a closed form learns no such thing'
-                )
-        if self.encoder is None:
-            for name in ("augment", "image_shape"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} needs an encoder, which alone sees images")
-            return
-        if not isinstance(self.encoder, nn.Module):
-            raise ValueError(
-                f"encoder={self.encoder!r} must be a torch module from inputs to codes (n, k)"
-            )
-        if self.objective == "generative":
-            raise ValueError(
-                'objective="generative" cannot train an encoder: a likelihood of codes grows '
-                'without bound as they shrink to a point. Use objective="conditional", or '
-                "QAFFDESGD with an invertible encoder for each class"
-            )
-        if self.augment is not None and not callable(self.augment):
-            raise ValueError(
-                f"augment={self.augment!r} must be callable as augment(images, generator)"
-            )
+        Of the row itself, of its projection (`n_components`) or of its code (`encoder`).
 
-    def _check_shape(self, d: int) -> tuple[int, ...] | None:
-        if self.image_shape is None:
-            return None
-        shape = self.image_shape
-        numbers = isinstance(shape, Sequence) and all(
-            isinstance(size, Integral) and int(size) > 0 for size in shape
-        )
-        if not numbers or math.prod(shape) != d:
-            raise ValueError(
-                f"image_shape={shape!r} must be positive whole numbers (channels, height, width) "
-                f"of product {d}, the number of columns"
-            )
-        return tuple(int(size) for size in shape)
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
 
-    def _check_priors(self, n_classes: int) -> None:
-        if self.priors is None:
-            return
-        try:
-            priors = np.asarray(self.priors, dtype=np.float64)
-        except (TypeError, ValueError):
-            priors = np.full(0, math.nan)
-        good = priors.shape == (n_classes,) and (priors >= 0).all()
-        if not good or abs(priors.sum() - 1) > 1e-8:
-            raise ValueError(
-                f"priors={self.priors!r} must be {n_classes} numbers of sum one, none of them "
-                "negative: one for each class, in sorted order"
-            )
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        rows = self._rows(X)
+        with torch.no_grad():
+            return torch.cat([self.density_(x) for x in rows.split(self._batch_rows)]).numpy()
 
-    def _loop(self) -> LoopConfig:
-        """Settings of the loop, checked."""
-        check_count("max_steps", self.max_steps)
-        rate = self.learning_rate
-        good = isinstance(rate, Real) and float(rate) > 0
-        return LoopConfig(
-            max_steps=self.max_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            final_learning_rate=min(1e-5, float(rate)) if good else 0.0,
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            eval_every=max(1, self.max_steps // N_EVALUATIONS),
-            patience=self.patience,
-            time_limit=self.time_limit,
-        )
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Log-probability of each class for each row, of shape (n, C)."""
+        with np.errstate(divide="ignore"):
+            log_joint = self.log_density(X) + np.log(self.class_prior_)
+        return log_softmax(log_joint, axis=1)
 
-    def _gradient_settings(self) -> GradientSettings:
-        return GradientSettings(
-            objective=self.objective,
-            rank=RANK if self.rank == "auto" else self.rank,
-            ridge=RIDGE if self.ridge == "auto" else float(self.ridge),
-            learn_features=bool(self.learn_features),
-            epsilon=float(self.background),
-            tolerance=float(self.tolerance),
-            validation_fraction=float(self.validation_fraction),
-            augment=self.augment,
-            config=self._loop(),
-            checkpoint=self.checkpoint,
-            verbose=bool(self.verbose),
-        )
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each class for each row, of shape (n, C)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Most probable class of each row, of shape (n,)."""
+        best = self.predict_log_proba(X).argmax(1)
+        return self.classes_[best]
+
+    @property
+    def density_(self) -> ClassDensity:
+        """Densities of all classes; read from the sums when first asked for after an update."""
+        if self._density is None:
+            self._density = self._read(self.frame_, self.reading_, self.sums_)
+        return self._density
+
+    @property
+    def rank_(self) -> int:
+        """Rank of each density matrix."""
+        return self.density_.born.rank
 
     def _labelled(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
@@ -324,6 +250,33 @@ class ClassifierBase(FileMixin, BaseEstimator):
         self.n_fourier_features_ = density.born.features.n_features
         self.class_prior_ = self._prior(rows.class_weight)
         return self
+
+    def _fit_encoder(
+        self, rows: LabelledRows, classes: NDArray[Any], generator: Generator
+    ) -> Self:
+        shape = self._check_shape(rows.X.shape[1])
+        features = self.features, self._size(rows.X, 2, stream=False), self.bandwidth
+        density, h, history = fit_encoder(
+            self.encoder, shape, features, rows, self._gradient_settings(), generator
+        )
+        return self._learn_gradient(density, h, rows, classes, {}, history)
+
+    def _fit_gradient(
+        self,
+        frame: ClassFrame,
+        rows: LabelledRows,
+        classes: NDArray[Any],
+        search: dict[str, float],
+        generator: Generator,
+    ) -> Self:
+        density, history = fit_states(frame, rows, self._gradient_settings(), generator)
+        h = frame.bandwidth * frame.projection.scale
+        return self._learn_gradient(density, h, rows, classes, search, history)
+
+    def _read(self, frame: ClassFrame, reading: Reading, sums: ClassSums) -> ClassDensity:
+        factor = ClassReader(sums, frame.gram, float(self.tolerance)).factor(reading)
+        born = ClassBorn(frame.features, factor, frame.measure, float(self.background))
+        return ClassDensity(frame.projection, born)
 
     def _prior(self, weight: Tensor) -> NDArray[np.float64]:
         if self.priors is not None:

@@ -10,11 +10,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Generator, Tensor
 
+from qaffde.estimators.totals import Totals
 from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure
+from qaffde.training.posterior import N_DRAWS, posterior_mixture
 
 ROOM_ROWS = 10
 MIXTURE_ROWS = 100_000
 """Rows that expectation–maximisation sees: a base measure is only where the density starts."""
+AVERAGE_WORK, MAX_SWEEPS = 25_600, 400
+"""Sweeps times components of the chain over a mixture's posterior, and the most sweeps."""
 RIDGE = 1e-7
 """Variance added to every column, for rows that leave a direction empty."""
 
@@ -34,6 +38,9 @@ class MeasureSpec:
         How many kernel bandwidths a mixture is blurred by.
     roomy : bool
         Whether a box leaves room for rows to come, see :func:`fit_box`.
+    strength : float, optional
+        Of the prior of a mixture that averages draws from its posterior; without it, a mixture is
+        the most likely one.
     """
 
     kind: str
@@ -41,6 +48,7 @@ class MeasureSpec:
     bounds: Tensor | None = None
     blur: float = 0.0
     roomy: bool = False
+    strength: float | None = None
 
     @property
     def name(self) -> str:
@@ -54,18 +62,34 @@ class MeasureSpec:
         h: Tensor,
         generator: Generator,
         start: BaseMeasure | None = None,
+        totals: Totals | None = None,
     ) -> BaseMeasure:
-        """Fit the measure to weighted rows, for a kernel of bandwidth h."""
+        """Fit the measure to weighted rows, for a kernel of bandwidth h.
+
+        Where the rows are a sample, `totals` are those of all rows.
+        """
         if self.kind == "box":
-            return fit_box(Z, self.bounds, roomy=self.roomy)
+            within = None if totals is None else totals.ends
+            return fit_box(Z, self.bounds, roomy=self.roomy, within=within)
         if self.name == "gaussian":
-            return fit_gaussian(Z, weight)
-        mixture = fit_mixture(Z, weight, self.n_components, generator, start=start)
+            return fit_gaussian(Totals.of(Z, weight) if totals is None else totals)
+        if self.strength is None:
+            mixture = fit_mixture(Z, weight, self.n_components, generator, start=start)
+        else:
+            mixture = average_mixture(self, Z, weight, generator, start)
         return blur_measure(mixture, self.blur * h)
 
 
-def fit_box(Z: Tensor, bounds: Tensor | None = None, *, roomy: bool = False) -> BoxMeasure:
+def fit_box(
+    Z: Tensor,
+    bounds: Tensor | None = None,
+    *,
+    roomy: bool = False,
+    within: Tensor | None = None,
+) -> BoxMeasure:
     """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends.
+
+    Ends `within` of shape (2, d), of rows that Z are a sample of, lie inside as well.
 
     A `roomy` one is larger at each end by the distance of the outermost row from the one some
     rows further in: next to nothing where the density stops at an edge, and about as far as the
@@ -76,21 +100,21 @@ def fit_box(Z: Tensor, bounds: Tensor | None = None, *, roomy: bool = False) -> 
         k = min(ROOM_ROWS, len(Z) - 1)
         inner = torch.stack([Z.kthvalue(k + 1, dim=0)[0], Z.kthvalue(len(Z) - k, dim=0)[0]])
         ends = 2 * ends - inner
+    if within is not None:
+        ends = torch.stack([ends[0].minimum(within[0]), ends[1].maximum(within[1])])
     if bounds is not None:
         ends = torch.where(bounds.isnan(), ends, bounds)
     return BoxMeasure(*ends)
 
 
-def fit_gaussian(Z: Tensor, weight: Tensor) -> GaussianMeasure:
+def fit_gaussian(totals: Totals) -> GaussianMeasure:
     """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few."""
-    share = weight / weight.sum()
-    n, d = effective_count(weight), Z.shape[1]
-    mean = share @ Z
-    covariance = (Z - mean).T @ ((Z - mean) * share[:, None])
+    n, covariance = totals.count, totals.covariance
+    d = len(covariance)
     shrinkage = d / (n + d) if n < 10 * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
     shrunk.diagonal().add_(RIDGE)
-    return GaussianMeasure(torch.ones(1, dtype=Z.dtype), mean[None], shrunk[None])
+    return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), totals.mean[None], shrunk[None])
 
 
 def fit_mixture(
@@ -112,6 +136,28 @@ def fit_mixture(
         model.fit(sample)
     parts = model.weights_, model.means_, model.covariances_
     return GaussianMeasure(*(torch.as_tensor(part) for part in parts))
+
+
+def average_mixture(
+    spec: MeasureSpec,
+    Z: Tensor,
+    weight: Tensor,
+    generator: Generator,
+    start: BaseMeasure | None = None,
+    work: int = AVERAGE_WORK,
+) -> GaussianMeasure:
+    """Average of mixtures drawn from their posterior, see :func:`posterior_mixture`."""
+    rows = Z[draw_rows(weight, MIXTURE_ROWS, generator)]
+    if not isinstance(start, GaussianMeasure) or len(start.weights) != spec.n_components:
+        start = None
+    return posterior_mixture(
+        rows,
+        spec.n_components,
+        generator,
+        strength=spec.strength or 0.0,
+        n_sweeps=min(MAX_SWEEPS, N_DRAWS * work // spec.n_components),
+        start=start,
+    )
 
 
 def _initial(start: BaseMeasure | None, size: int) -> dict[str, NDArray[np.float64]]:
@@ -149,12 +195,6 @@ def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
 def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
     """Number of different rows among about `rows` of them, evenly spread."""
     return len(Z[:: -(-len(Z) // rows)].unique(dim=0))
-
-
-def effective_count(weight: Tensor) -> float:
-    """Kish's effective sample size (Σw)²/Σw², whatever the unit of the weights."""
-    share = weight / weight.max()
-    return float(share.sum() ** 2 / share.square().sum())
 
 
 def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,10 +10,10 @@ from torch import Generator, Tensor
 from qaffde.estimators.data_measure import (
     MeasureSpec,
     blur_measure,
-    effective_count,
     fit_mixture,
     within_scale,
 )
+from qaffde.estimators.totals import effective_count
 from qaffde.nn import BaseMeasure, GaussianMeasure
 
 SELECTION_ROWS = 30_000

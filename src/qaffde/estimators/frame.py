@@ -1,5 +1,6 @@
 """The frame of a fit: everything that is settled before the density matrix is summed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,8 +41,14 @@ class Frame:
     measurement: str
     reach: Tensor
 
-    def standardize(self, X: Tensor) -> Tensor:
+    def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d) in the units of the frame.
+
+        Parameters
+        ----------
+        X : Tensor of shape (n, d)
+        number : sequence of int, optional
+            What messages call the rows; from 0 by default.
 
         Raises
         ------
@@ -55,7 +62,8 @@ class Frame:
             lower, upper = (self.location + self.scale * self.reach).tolist()
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside what the first rows settled, {lower} to "
-                f"{upper}; the first is row {row}: {X[row].tolist()}. Drop them, give bounds that "
+                f"{upper}; the first is row {row if number is None else number[row]}: "
+                f"{X[row].tolist()}. Drop them, give bounds that "
                 "hold all rows to come, or begin with partial_fit and base_measure='auto' or "
                 "'mixture', which have no ends"
             )

@@ -8,7 +8,12 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
-from qaffde.estimators.data_measure import MeasureSpec, blur_measure, within_scale
+from qaffde.estimators.data_measure import (
+    MeasureSpec,
+    average_mixture,
+    blur_measure,
+    within_scale,
+)
 from qaffde.estimators.design import (
     MIN_SCALE,
     Split,
@@ -17,7 +22,9 @@ from qaffde.estimators.design import (
     make_splits,
     weighted_mean,
 )
+from qaffde.estimators.totals import Totals
 from qaffde.nn import BaseMeasure, GaussianMeasure
+from qaffde.training.posterior import N_DRAWS, Monomials
 
 ROUGH_ROWS, FINE_ROWS = 40_000, 60_000
 FINE_FOLDS = 3
@@ -29,6 +36,10 @@ ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
 """Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
 BASE_ERRORS = 2.0
 """Standard errors within which a plainer base measure is kept: it leaves no shape of its own."""
+AVERAGE_ROWS, AVERAGE_SIZES, STRENGTH, CHOICE_WORK = 80, (1, 8, 64, 128), 20.0, 10_240
+"""Of mixtures averaged over their posterior: the least rows for each number of a mean and
+variances, components of a draw to choose from, rows that a prior may be worth, and
+sweeps times components."""
 MAX_STEPS = 12
 MAX_STRETCHED = 3
 """Up to this number of columns, each has a bandwidth of its own."""
@@ -45,16 +56,21 @@ class Candidate:
         Of the frequencies, in units of the rows.
     ridge : float
         Times the number of rows.
+    bare : bool
+        Whether the base measure is left as it is, with one constant feature.
     """
 
     spec: MeasureSpec
     bandwidth: Tensor
     ridge: float = RIDGE_ROWS
+    bare: bool = False
 
     def __str__(self) -> str:
         h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
         size = f" of {self.spec.n_components}" if self.spec.name == "mixture" else ""
         size += f" blurred by {self.spec.blur:.4g}" if self.spec.blur else ""
+        if self.bare:
+            return f"{self.spec.name}{size}, bare"
         return f"{self.spec.name}{size}, bandwidth {h}, ridge {self.ridge:.4g}/n"
 
 
@@ -119,21 +135,33 @@ class Search:
         }
 
     @cached_property
+    def chosen(self) -> tuple[MeasureSpec, GaussianMeasure]:
+        """The mixture of Gaussians that held-out rows like best."""
+        split, d = self.splits[ROUGH_ROWS][0], self.Z.shape[1]
+        if d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
+            return choose_average(split, self.generator)
+        mixture = choose_mixture(split, self.generator())
+        return MeasureSpec("mixture", len(mixture.weights)), mixture
+
+    @property
     def mixture(self) -> GaussianMeasure:
-        """The mixture of Gaussians whose size held-out rows like best."""
-        return choose_mixture(self.splits[ROUGH_ROWS][0], self.generator())
+        """The chosen mixture, as it was judged."""
+        return self.chosen[1]
 
     def run(
-        self, specs: list[MeasureSpec], bandwidth: Tensor | None, ridge: float | None
+        self,
+        specs: list[MeasureSpec],
+        bandwidth: Tensor | None,
+        ridge: float | None,
+        *,
+        may_be_bare: bool = False,
     ) -> Candidate:
         """Best candidate; a bandwidth or ridge that is given stays as it is.
 
         Bandwidths start at the deviations within a part of the mixture: that is where the density
         bends.
         """
-        sized = [
-            replace(s, n_components=s.n_components or len(self.mixture.weights)) for s in specs
-        ]
+        sized = [spec if spec.n_components else self.chosen[0] for spec in specs]
         h = self._start() if bandwidth is None else bandwidth
         mu = RIDGE_ROWS if ridge is None else ridge
         rough = [wider(ROUGH_STEP)] if bandwidth is None else []
@@ -141,14 +169,19 @@ class Search:
         best = self._best(summits, ROUGH_ROWS)
         stretches = self._stretches(len(h)) if bandwidth is None else []
         moves = stretches + ([stiffer] if ridge is None else [])
+        if best.spec.strength is not None:
+            best = self._best(
+                [replace(best, bare=True), best] if may_be_bare else [best], ROUGH_ROWS
+            )
+            return best if best.bare else self._climb(best, moves[len(stretches) :], ROUGH_ROWS)
         if best.spec.name == "mixture" and bandwidth is None:
             moves.append(blurrier)
         return self._sharpened(self._climb(best, moves, FINE_ROWS), stretches)
 
-    def measure(self, spec: MeasureSpec, h: Tensor) -> BaseMeasure:
+    def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
         judged = next((m for (s, *_), m in self.fits.items() if s == _sharp(spec)), None)
-        return spec.fit(self.Z, self.weight, h, self.generator(), judged)
+        return spec.fit(self.Z, self.weight, h, self.generator(), judged, totals)
 
     def scores(self, candidate: Candidate, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""
@@ -204,7 +237,10 @@ class Search:
                 Z = torch.cat([split.valid for split in group])
                 weight = torch.cat([split.valid_weight for split in group])
             start = self.mixture if spec.name == "mixture" else None
-            self.fits[key] = spec.fit(Z, weight, h, self.generator(), start)
+            if spec.strength is not None and rows == ROUGH_ROWS:
+                self.fits[key] = self.mixture
+            else:
+                self.fits[key] = spec.fit(Z, weight, h, self.generator(), start)
         return blur_measure(self.fits[key], candidate.spec.blur * h)
 
     def _best(self, candidates: list[Candidate], rows: int) -> Candidate:
@@ -251,6 +287,33 @@ class Search:
         """Whether one more candidate, if it takes as long as the last, would end too late."""
         longest = max(self.seconds.values(), default=0.0)
         return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
+
+
+def choose_average(
+    split: Split, generator: Callable[[], Generator]
+) -> tuple[MeasureSpec, GaussianMeasure]:
+    """Number of components and prior of a mixture averaged over its posterior.
+
+    Beyond three columns no lattice of frequencies reaches all modes, and the base measure has to.
+    """
+    n, d = split.train.shape
+    most = n // (AVERAGE_ROWS * (d + 2) // 4)
+    valid = Monomials(split.valid)
+    found: dict[MeasureSpec, GaussianMeasure] = {}
+
+    def value(spec: MeasureSpec) -> float:
+        found[spec] = average_mixture(
+            spec, split.train, split.train_weight, generator(), work=CHOICE_WORK
+        )
+        return weighted_mean(valid.log_terms(found[spec]).logsumexp(1), split.valid_weight)
+
+    sizes = dict.fromkeys(min(size, most) for size in AVERAGE_SIZES)
+    free = [MeasureSpec("mixture", N_DRAWS * size, strength=0.0) for size in sizes]
+    values = {spec: value(spec) for spec in free}
+    held = replace(max(values, key=values.__getitem__), strength=STRENGTH)
+    values[held] = value(held)
+    best = max(values, key=values.__getitem__)
+    return best, found[best]
 
 
 def wider(factor: float, columns: Tensor | float = 1.0) -> Move:

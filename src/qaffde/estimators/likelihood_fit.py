@@ -14,13 +14,14 @@ from qaffde.estimators.assembly import (
     MAX_BOX_DIMS,
     background_weight,
     candidate_measures,
+    constant_feature,
     default_size,
     defended,
     draw_features,
 )
 from qaffde.estimators.bandwidth import silverman
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.data_measure import MeasureSpec, effective_count, n_distinct
+from qaffde.estimators.data_measure import MeasureSpec, n_distinct
 from qaffde.estimators.design import Split
 from qaffde.estimators.encoder import (
     has_parameters,
@@ -28,6 +29,7 @@ from qaffde.estimators.encoder import (
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.likelihood_design import RIDGE_ROWS, Candidate, Search
 from qaffde.estimators.rows import Clock, Rows
+from qaffde.estimators.totals import effective_count
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -158,7 +160,8 @@ class LikelihoodEstimator(BornEstimator):
         if n < FEW_ROWS:
             h = self._by_rule(h, _silverman, rows, search)
             return Candidate(specs[0], h, RIDGE_ROWS if ridge is None else ridge)
-        return search.run(specs, h, ridge)
+        free = self.n_features == "auto" and not self.learn_features
+        return search.run(specs, h, ridge, may_be_bare=free)
 
     @staticmethod
     def _by_rule(h: Tensor | None, rule: Rule, rows: Rows, search: Search) -> Tensor:
@@ -167,10 +170,10 @@ class LikelihoodEstimator(BornEstimator):
         return torch.full_like(rows.scale, rule(rows.Z, rows.weight, search.generator()))
 
     @staticmethod
-    def _measure(candidate: Candidate, search: Search) -> BaseMeasure:
+    def _measure(candidate: Candidate, search: Search, rows: Rows) -> BaseMeasure:
         if candidate.spec.kind == "kernel":
             return KernelMeasure(candidate.bandwidth)
-        return search.measure(candidate.spec, candidate.bandwidth)
+        return search.measure(candidate.spec, candidate.bandwidth, rows.totals)
 
     def _judge(
         self, measure: BaseMeasure, candidate: Candidate, splits: list[Split], seed: int
@@ -209,9 +212,12 @@ class LikelihoodEstimator(BornEstimator):
     ) -> Whitening:
         """Features for a candidate, by Algorithm 1 if they are to be adaptive, whitened."""
         n, d = rows.Z.shape
-        D = default_size(n, d) if self.n_features == "auto" else int(self.n_features)
+        if candidate.bare:
+            return whiten(constant_feature(d), measure, 0.0, self.tolerance)
+        parts = candidate.spec.n_components
+        D = default_size(n, d, parts) if self.n_features == "auto" else int(self.n_features)
         h = candidate.bandwidth
-        features = draw_features(self.features, D, h, measure, rows.Z, generator)
+        features = draw_features(self.features, D, h, measure, rows.ends, generator)
         if self.features == "adaptive" and adapt:
             features = fit_adaptive_features(features, rows.Z, h, generator=generator)
         return whiten(features, measure, candidate.ridge / rows.count, self.tolerance)
@@ -244,8 +250,12 @@ class LikelihoodEstimator(BornEstimator):
         self, rows: Rows, measure: BaseMeasure, candidate: Candidate, seed: int, clock: Clock
     ) -> tuple[Whitening, DensityMatrix, History]:
         generator = torch.Generator().manual_seed(seed)
-        space = self._whitened(rows, measure, candidate, generator, adapt=True)
-        state = self._start(space, rows, None, generator)
+
+        def begin() -> tuple[Whitening, DensityMatrix]:
+            space = self._whitened(rows.typical, measure, candidate, generator, adapt=True)
+            return space, self._start(space, rows.typical, None, generator)
+
+        space, state = rows.peers.first(begin)
         history = maximise_likelihood(
             space,
             state,
@@ -256,9 +266,14 @@ class LikelihoodEstimator(BornEstimator):
             generator=generator,
             time_limit=clock.left,
             checkpoint=None if self.checkpoint is None else self._file("state"),
-            report=print_progress(self.max_iter) if self.verbose else None,
+            report=print_progress(self.max_iter) if self._speaks(rows) else None,
+            peers=rows.peers,
         )
         return space, state, history
+
+    def _speaks(self, rows: Rows) -> bool:
+        """Whether this process prints progress."""
+        return self.verbose and rows.peers.rank == 0
 
     def _learn(
         self,
@@ -286,7 +301,7 @@ class LikelihoodEstimator(BornEstimator):
         inputs, weight = inputs.float(), rows.relative_weight.float()
         config = LoopConfig(
             max_steps=self.max_steps,
-            batch_size=self.batch_size,
+            batch_size=rows.peers.share_of(self.batch_size),
             learning_rate=self.learning_rate,
             final_learning_rate=min(1e-5, self.learning_rate),
             clip_norm=self.clip_norm,
@@ -302,7 +317,8 @@ class LikelihoodEstimator(BornEstimator):
             config,
             generator,
             checkpoint=None if self.checkpoint is None else self._file("learning"),
-            report=print_progress(self.max_steps) if self.verbose else None,
+            report=print_progress(self.max_steps) if self._speaks(rows) else None,
+            peers=rows.peers,
         )
         density.double()
         return born.density(space), [convex, history]

@@ -98,18 +98,24 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
 
 
 def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
+    """Ends of the box, see :func:`read_bounds`, between which rows of shape (n, d) must lie."""
+    ends = read_bounds(bounds, X.shape[1])
+    check_inside(ends, X, range(len(X)))
+    return ends
+
+
+def read_bounds(bounds: Any, d: int) -> Tensor | None:
     """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
 
     Parameters
     ----------
     bounds : None, a pair, or d pairs
         (lower, upper) for all columns or for each; None inside a pair leaves that end to the data.
-    X : Tensor of shape (n, d)
-        Rows that must lie inside.
+    d : int
+        Number of columns.
     """
     if bounds is None:
         return None
-    d = X.shape[1]
     try:
         ends = np.asarray(bounds, dtype=np.float64)  # None becomes NaN
         ends = np.broadcast_to(ends.reshape(-1, 2), (d, 2))
@@ -122,15 +128,20 @@ def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
     if (ends[:, 0] >= ends[:, 1]).any():
         column = int(np.argmax(ends[:, 0] >= ends[:, 1]))
         raise ValueError(f"bounds of column {column} must have lower < upper, got {ends[column]}")
-    lower, upper = torch.tensor(ends.T.copy())
-    outside = ((X < lower) | (X > upper)).any(1)
+    return torch.tensor(ends.T.copy())
+
+
+def check_inside(ends: Tensor | None, X: Tensor, number: Sequence[int]) -> None:
+    """Reject rows beyond ends of shape (2, d); messages call them by their numbers."""
+    if ends is None:
+        return
+    outside = ((X < ends[0]) | (X > ends[1])).any(1)
     if outside.any():
         row = int(outside.nonzero()[0, 0])
         raise ValueError(
-            f"{int(outside.sum())} rows lie outside bounds, the first is row {row}: "
+            f"{int(outside.sum())} rows lie outside bounds, the first is row {number[row]}: "
             f"{X[row].tolist()}; widen bounds or drop them"
         )
-    return torch.stack([lower, upper])
 
 
 def holds_numbers(value: Any) -> bool:

@@ -1,6 +1,8 @@
 """QAFFDE: the paper's optimisation-free density estimator (Algorithms 1 and 2)."""
 
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -22,30 +24,30 @@ from qaffde.estimators.assembly import (
     in_data_units,
 )
 from qaffde.estimators.bandwidth import scott, silverman
-from qaffde.estimators.data_measure import (
-    MeasureSpec,
-    effective_count,
-    measure_ends,
-    n_distinct,
-)
+from qaffde.estimators.data_measure import MeasureSpec, measure_ends, n_distinct
 from qaffde.estimators.design import Design, Split, choose_design
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.kernel_rule import held_out_kde
 from qaffde.estimators.parameters import (
     check_bandwidth,
-    check_bounds,
     check_choice,
     check_count,
+    check_inside,
     check_lattice,
     check_mixture,
     check_rank,
     check_share,
     holds_numbers,
+    read_bounds,
 )
 from qaffde.estimators.random import generator_from
-from qaffde.estimators.scaling import box_units, standardize
+from qaffde.estimators.scaling import box_units, units
+from qaffde.estimators.sources import Source, all_or_nothing
 from qaffde.estimators.spectrum import SpectrumMixin
-from qaffde.estimators.updates import Sums, UpdatableEstimator
+from qaffde.estimators.sums import Sums
+from qaffde.estimators.survey import Survey
+from qaffde.estimators.totals import effective_count
+from qaffde.estimators.updates import UpdatableEstimator
 from qaffde.nn import (
     BaseMeasure,
     BoxMeasure,
@@ -53,6 +55,7 @@ from qaffde.nn import (
     FourierFeatures,
     KernelMeasure,
 )
+from qaffde.streams import Chunks
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.closed_form import (
     READINGS,
@@ -178,21 +181,36 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
         self.warm_start = warm_start
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    @all_or_nothing
+    def fit(
+        self,
+        X: ArrayLike | Chunks,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or a source of chunks
+            Large arrays, memory-mapped ones too, are read in blocks. Sources are the path of a
+            Parquet file or of a folder of them, a ``pyarrow.dataset.Dataset``, an iterator of
+            chunks, and whatever :func:`qaffde.streams.chunks` makes. The first pass over them
+            draws a sample that settles the frame, the second one sums up ρ. An iterator, which
+            can be read once, has its frame settled by its first 100 000 rows, as `partial_fit`
+            would.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
+            Chunks bring their own weights.
         """
         self._check_parameters()
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        rows, weight = self._validated(X, sample_weight, reset=not warm)
-        frame = self.frame_ if warm else self._settle(rows, weight)
-        sums = Sums.of(frame, rows, weight)
+        return self._fit(self._source(X, sample_weight, reset=not warm), warm=warm)
+
+    def _fit(self, source: Source, *, warm: bool) -> Self:
+        frame = self.frame_ if warm else self._settle(source)
+        sums = source.sums(frame)
         return self._learn(frame, sums, self._read(frame, sums))
 
     def _check_parameters(self) -> None:
@@ -207,33 +225,41 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
         check_share("tolerance", self.tolerance)
         check_bounds_belong(self.bounds, self.base_measure)
 
-    def _settle(self, rows: Tensor, weight: Tensor, *, stream: bool = False) -> Frame:
-        settled = copy(self).set_params(**self._endless(rows.shape[1])) if stream else self
-        return settled._frame(rows, weight, endless=stream or self._is_given())
+    def _settle(self, source: Source, *, stream: bool = False) -> Frame:
+        d, given = self.n_features_in_, self._is_given()
+        check_lattice(self.features, d)
+        check = partial(check_inside, read_bounds(self.bounds, d))
+        seed = generator_from(self.random_state).initial_seed()
+        survey = source.survey(check, seed, brief=given)
+        stream = stream or source.endless
+        settled = copy(self).set_params(**self._endless(d)) if stream else self
+        return settled._frame(survey, endless=stream or given)
 
-    def _frame(self, rows: Tensor, weight: Tensor, *, endless: bool) -> Frame:
-        check_lattice(self.features, rows.shape[1])
-        check_mixture(self.n_base_components, len(rows))
+    def _frame(self, survey: Survey, *, endless: bool) -> Frame:
+        n, d = survey.totals.n, self.n_features_in_
+        check_mixture(self.n_base_components, n)
         generator = generator_from(self.random_state)
-        numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
-        ends = check_bounds(self.bounds, rows)
+        numbers = check_bandwidth(self.bandwidth, d, BANDWIDTH_RULES)
+        ends = read_bounds(self.bounds, d)
         if ends is not None and self._is_given():
             location, scale = box_units(ends)
         else:
             smoothing = numbers if self.base_measure == "kernel" else None
-            location, scale = standardize(self, rows, weight, smoothing)
-        Z = (rows - location) / scale
+            location, scale = units(self, survey.totals, smoothing)
+        survey = survey.standardized(location, scale)
 
         design = self._design(
-            Z,
-            weight,
+            survey,
             None if numbers is None else numbers / scale,
             None if ends is None else (ends - location) / scale,
             generator,
         )
-        measure = self._measure(design, Z, weight, generator)
-        D = self._n_fourier_features(Z, endless=endless)
-        features = self._features(D, Z, design.bandwidth, measure, generator)
+        measure = self._measure(design, survey, generator)
+        D = self._n_fourier_features(None if endless else n, d)
+        features = self._features(D, survey.totals.ends, design.bandwidth, measure, generator)
+        if self.features == "adaptive":
+            widened = self._widened(design.bandwidth, measure)
+            features = fit_adaptive_features(features, survey.rows, widened, generator=generator)
         return Frame(
             location,
             scale,
@@ -242,7 +268,7 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
             measure,
             features,
             self._reading(measure),
-            self._reach(Z, design.bandwidth, measure),
+            self._reach(survey.totals.ends, design.bandwidth, measure),
         )
 
     def _is_given(self) -> bool:
@@ -271,13 +297,25 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
 
     def _design(
         self,
+        survey: Survey,
+        numbers: Tensor | None,
+        ends: Tensor | None,
+        generator: Generator,
+    ) -> Design:
+        """Bandwidth and base measure: given, by a rule, or by held-out likelihood."""
+        design = self._sample_design(survey.rows, survey.weight, numbers, ends, generator)
+        if numbers is not None:
+            return design
+        return replace(design, bandwidth=design.bandwidth * survey.shrinkage)
+
+    def _sample_design(
+        self,
         Z: Tensor,
         weight: Tensor,
         numbers: Tensor | None,
         ends: Tensor | None,
         generator: Generator,
     ) -> Design:
-        """Bandwidth and base measure: given, by a rule, or by held-out likelihood."""
         h = numbers if numbers is not None else self._rule(Z, weight, generator)
         specs = candidate_measures(
             self.base_measure,
@@ -290,8 +328,8 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
             return Design(specs[0], h)
 
         def judge(measure: BaseMeasure, h: Tensor, split: Split) -> Tensor:
-            D = self._n_fourier_features(split.train)
-            features = self._features(D, split.train, h, measure, generator, adapt=False)
+            D = self._n_fourier_features(*split.train.shape)
+            features = self._features(D, split.train, h, measure, generator)
             rho = density_matrix(features, row_batches(split.train, split.train_weight))
             reading, n = self._reading(measure), effective_count(split.train_weight)
             density = self._density_of(features, rho, measure, reading, n)
@@ -312,12 +350,12 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
             return torch.full((d,), held_out_kde(Z, weight, generator), dtype=Z.dtype)
         return None
 
-    def _measure(
-        self, design: Design, Z: Tensor, weight: Tensor, generator: Generator
-    ) -> BaseMeasure:
+    def _measure(self, design: Design, survey: Survey, generator: Generator) -> BaseMeasure:
+        h = design.bandwidth
         if design.spec.kind == "kernel":
-            return KernelMeasure(design.bandwidth)
-        return design.spec.fit(Z, weight, design.bandwidth, generator, design.start)
+            return KernelMeasure(h)
+        Z, weight, totals = survey.rows, survey.weight, survey.totals
+        return design.spec.fit(Z, weight, h, generator, design.start, totals)
 
     def _features(
         self,
@@ -326,22 +364,14 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
         h: Tensor,
         measure: BaseMeasure,
         generator: Generator,
-        *,
-        adapt: bool = True,
     ) -> FourierFeatures:
-        """Frequencies for the reading, and Algorithm 1 if they are to be adaptive."""
+        """Frequencies for the reading, for rows that reach as far as Z."""
         widened = self._widened(h, measure)
-        features = draw_features(self.features, n_features, widened, measure, Z, generator)
-        if self.features == "adaptive" and adapt:
-            features = fit_adaptive_features(features, Z, widened, generator=generator)
-        return features
+        return draw_features(self.features, n_features, widened, measure, Z, generator)
 
-    def _n_fourier_features(self, Z: Tensor, *, endless: bool = False) -> int:
-        """The number of features; `endless` where Z are only the first of many rows."""
-        if self.n_features != "auto":
-            return int(self.n_features)
-        n, d = Z.shape
-        return default_size(None if endless else n, d)
+    def _n_fourier_features(self, n: int | None, d: int) -> int:
+        """The number of features for n rows, or for however many are to come."""
+        return default_size(n, d) if self.n_features == "auto" else int(self.n_features)
 
     def _reading(self, measure: BaseMeasure) -> str:
         return "direct" if isinstance(measure, KernelMeasure) else self.measurement

@@ -1,8 +1,11 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
 import os
+from functools import partial, reduce
+from operator import add
 from typing import Any, Self
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
@@ -22,12 +25,14 @@ from qaffde.estimators.encoder import (
     has_parameters,
     own_encoder,
 )
+from qaffde.estimators.likelihood_design import Candidate
 from qaffde.estimators.likelihood_fit import LikelihoodEstimator
 from qaffde.estimators.parameters import (
     check_bandwidth,
     check_bounds,
     check_choice,
     check_count,
+    check_inside,
     check_lattice,
     check_mixture,
     check_rank,
@@ -37,15 +42,23 @@ from qaffde.estimators.random import generator_from
 from qaffde.estimators.refusal import Refused
 from qaffde.estimators.regions import Seed
 from qaffde.estimators.rows import Clock, Rows
-from qaffde.estimators.scaling import standardize
+from qaffde.estimators.scaling import standardize, units
+from qaffde.estimators.sources import ChunkSource, all_or_nothing, declare_columns
 from qaffde.estimators.spectrum import SpectrumMixin
+from qaffde.estimators.survey import Look
 from qaffde.nn import (
+    BaseMeasure,
     TransformedDensity,
     decode,
     expand,
 )
+from qaffde.streams import Chunks, as_chunks
 from qaffde.training import LoopConfig
+from qaffde.training.peers import ALONE, Peers
 from qaffde.training.solvers import SOLVERS
+
+STREAM_ROWS = 1_000_000
+"""Rows of a stream that the likelihood is maximised on."""
 
 
 class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
@@ -221,34 +234,64 @@ class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+    @all_or_nothing
+    def fit(
+        self,
+        X: ArrayLike | Chunks,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or a source of chunks
+            Every iteration needs all rows, so arrays are read into memory, and a source of
+            chunks as in :meth:`QAFFDE.fit` is fitted by a sample: a million of its rows, each
+            with the same chance, or the first million of an iterator. To fit all rows of more
+            than fits into memory, see :func:`qaffde.distributed.fit_shard`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
+            Chunks bring their own weights.
         """
         self._check_parameters()
-        clock = Clock(self.time_limit)
-        values, weight = self._validated(X, sample_weight)
-        encoder = own_encoder(self.encoder)
-        codes = values if encoder is None else encode_rows(encoder, values)
-        h, ends = self._check_data(codes)
-        location, scale = standardize(self, codes, weight, None)
-        rows = Rows((codes - location) / scale, weight, location, scale)
-        seed = int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+        return self._fit(*self._sampled(X, sample_weight), ALONE)
 
-        search = self._search(rows, seed, clock)
-        candidate = self._candidate(
-            rows,
-            search,
-            None if h is None else h / scale,
-            None if ends is None else (ends - location) / scale,
-        )
-        measure = self._measure(candidate, search)
+    def _sampled(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Tensor, Tensor]:
+        """Rows and weights: all of an array, or a sample of chunks."""
+        chunks = None if isinstance(X, np.ndarray) else as_chunks(X, sample_weight)
+        if chunks is None:
+            return self._validated(X, sample_weight)
+        declare_columns(self, chunks.n_columns, chunks.names, reset=True)
+        seed = generator_from(self.random_state).initial_seed()
+        source = ChunkSource(chunks, minimum=2, most=STREAM_ROWS)
+        survey = source.survey(partial(check_inside, None), seed)
+        return survey.rows, survey.weight
+
+    def _fit(self, values: Tensor, weight: Tensor, peers: Peers) -> Self:
+        """Fit checked rows, those of this process and of its peers."""
+        clock = Clock(self.time_limit)
+        seed = peers.first(self._seed)
+        encoder = own_encoder(self.encoder)
+        if encoder is not None and has_parameters(encoder):
+            peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
+        codes = values if encoder is None else encode_rows(encoder, values)
+        h, ends = peers.together(lambda: self._check_data(codes))
+        rows = self._in_working_units(codes, weight, seed, peers)
+        location, scale = rows.location, rows.scale
+
+        def choose() -> tuple[Candidate, BaseMeasure, dict[str, float]]:
+            search = self._search(rows.typical, seed, clock)
+            candidate = self._candidate(
+                rows.typical,
+                search,
+                None if h is None else h / scale,
+                None if ends is None else (ends - location) / scale,
+            )
+            return candidate, self._measure(candidate, search, rows.typical), search.values
+
+        candidate, measure, found = peers.first(choose)
         learn = self._learn if self.learn_features or has_parameters(encoder) else self._maximise
         born, history = learn(rows, measure, candidate, seed, clock, values, encoder)
 
@@ -258,10 +301,25 @@ class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
         self.ridge_ = candidate.ridge / rows.count
         self.base_measure_ = candidate.spec.name
         self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
-        self.search_, self.history_ = search.values, history
+        self.search_, self.history_ = found, history
         if self.checkpoint is not None:
             self._file("search").remove()
         return self
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+
+    def _in_working_units(self, codes: Tensor, weight: Tensor, seed: int, peers: Peers) -> Rows:
+        """Rows of this process and, where there are others, what stands for those of all."""
+        if peers.size == 1:
+            location, scale = standardize(self, codes, weight, None)
+            return Rows((codes - location) / scale, weight, location, scale)
+        looks = peers.gather(lambda: Look.at(codes, weight, seed))
+        survey = reduce(add, looks).survey()
+        location, scale = units(self, survey.totals, None)
+        sample = Rows.of(survey, location, scale)
+        Z = (codes - location) / scale
+        return Rows(Z, weight, location, scale, sample.totals, peers, sample)
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
         """Exact independent draws.

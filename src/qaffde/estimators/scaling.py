@@ -7,6 +7,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from qaffde.estimators.totals import Totals
+
 
 def standardize(
     estimator: BaseEstimator, X: Tensor, weight: Tensor, bandwidth: Tensor | None
@@ -25,10 +27,15 @@ def standardize(
     -------
     location, scale : Tensors of shape (d,)
     """
-    share = weight / weight.sum()
-    location = share @ X
-    scale = (share @ (X - location).square()).sqrt()
-    constant = (X == X[0]).all(0) | ~(scale > 0)
+    return units(estimator, Totals.of(X, weight), bandwidth)
+
+
+def units(
+    estimator: BaseEstimator, totals: Totals, bandwidth: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The same from the totals of the rows."""
+    location, scale = totals.mean, totals.covariance.diagonal().sqrt()
+    constant = (totals.ends[0] == totals.ends[1]) | ~(scale > 0)
     if constant.any() and bandwidth is None:
         _complain_constant(estimator, constant)
     if bandwidth is not None:
@@ -38,7 +45,7 @@ def standardize(
             "the values are so large that their variance overflows; divide the columns first"
         )
     if bandwidth is None:
-        _complain_copies(estimator, (X - location) / scale, share)
+        _complain_copies(estimator, totals.standardized(location, scale))
     return location, scale
 
 
@@ -56,10 +63,10 @@ def _complain_constant(estimator: BaseEstimator, constant: Tensor) -> None:
     )
 
 
-def _complain_copies(estimator: BaseEstimator, Z: Tensor, share: Tensor) -> None:
+def _complain_copies(estimator: BaseEstimator, totals: Totals) -> None:
     """Reject columns that repeat one another exactly: their joint density does not exist."""
-    correlation = (Z.T @ (Z * share[:, None])).abs().fill_diagonal_(0.0)
-    if len(Z) > 2 and correlation.max() > 1 - 1e-12:
+    correlation = totals.covariance.abs().fill_diagonal_(0.0)
+    if totals.n > 2 and correlation.max() > 1 - 1e-12:
         i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
         raise ValueError(
             f"columns {_name(estimator, int(i))} and {_name(estimator, int(j))} are copies of "

@@ -6,96 +6,26 @@ A fit knows its data by three numbers alone, and all three add up over rows:
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.data_measure import effective_count
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.parameters import check_share
+from qaffde.estimators.sources import (
+    ChunkSource,
+    MemorySource,
+    Source,
+    all_or_nothing,
+    declare_columns,
+)
+from qaffde.estimators.sums import Sums
 from qaffde.nn import Density, find_born
-from qaffde.training.closed_form import density_matrix, row_batches
-
-ROUNDING = 1e-10
-"""Share of the whole below which what is left of a difference is rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    r"""What weighted rows leave behind in a frame.
-
-    Sums of squared weights are kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which does
-    not overflow.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (D, D)
-        Σ w φφᵀ.
-    weight : float
-        Σ w.
-    count : float
-        Effective number of rows.
-    """
-
-    rho: Tensor
-    weight: float
-    count: float
-
-    @classmethod
-    def of(cls, frame: Frame, rows: Tensor, weight: Tensor) -> "Sums":
-        """Sums over rows of shape (n, d) with weights of shape (n,)."""
-        batches = row_batches(frame.standardize(rows), weight)
-        rho = density_matrix(frame.features, batches)
-        return cls(rho, float(weight.sum()), effective_count(weight))
-
-    def __add__(self, other: "Sums") -> "Sums":
-        weight = self.weight + other.weight
-        share = self._square_share(weight) + other._square_share(weight)
-        return Sums(self.rho + other.rho, weight, 1 / share)
-
-    def __sub__(self, other: "Sums") -> "Sums":
-        weight = self.weight - other.weight
-        if weight <= ROUNDING * self.weight:
-            raise ValueError(
-                f"rows of weight {other.weight:g} cannot be forgotten: the fit holds "
-                f"{self.weight:g}, and something must be left; fit anew instead"
-            )
-        share = self._square_share(weight) - other._square_share(weight)
-        if not 0 < share <= 1 + ROUNDING * self._square_share(weight):
-            raise ValueError(f"{NOT_FITTED}: their weights do not fit those that were added")
-        return Sums(_difference(self.rho, other.rho), weight, 1 / min(share, 1.0))
-
-    def __mul__(self, factor: float) -> "Sums":
-        return Sums(factor * self.rho, factor * self.weight, self.count)
-
-    def _square_share(self, total: float) -> float:
-        """Sum of squares of the weights, in units of `total`²."""
-        return (self.weight / total) ** 2 / self.count
-
-
-NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
-
-
-def _difference(whole: Tensor, part: Tensor) -> Tensor:
-    """Difference of density matrices, which must not be negative by more than rounding.
-
-    A Cholesky factor tells at a tenth of the cost of eigenvalues. Negative ones within rounding
-    stay in the sum, where rows that return meet them again; every reading clips them.
-    """
-    rest = whole - part
-    slack = ROUNDING * whole.trace() * torch.eye(len(rest), dtype=rest.dtype)
-    if torch.linalg.cholesky_ex(rest + slack).info > 0:
-        least = float(torch.linalg.eigvalsh(rest)[0])
-        raise ValueError(
-            f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
-        )
-    return rest
+from qaffde.streams import Chunks, as_chunks
 
 
 class UpdatableEstimator(BornEstimator):
@@ -112,8 +42,9 @@ class UpdatableEstimator(BornEstimator):
     effective_count_: float
     _density: Density | None
 
+    @all_or_nothing
     def partial_fit(
-        self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None
+        self, X: ArrayLike | Chunks, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Add rows to the fit.
 
@@ -127,7 +58,7 @@ class UpdatableEstimator(BornEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or a source of chunks as in `fit`
             At least two rows in the first call. Rows beyond the ends of the frame, where it has
             any, are an error.
         y : None
@@ -135,11 +66,8 @@ class UpdatableEstimator(BornEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         self._check_parameters()
-        if not self.__sklearn_is_fitted__():
-            rows, weight = self._validated(X, sample_weight)
-            frame = self._settle(rows, weight, stream=True)
-            return self._learn(frame, Sums.of(frame, rows, weight))
-        return self._learn(self.frame_, self._sums + self._chunk(X, sample_weight))
+        first = not self.__sklearn_is_fitted__()
+        return self._extend(self._source(X, sample_weight, minimum=2 if first else 1, reset=first))
 
     def merge(self, other: "UpdatableEstimator") -> Self:
         """Add the rows of another fit on the same frame, in place; `other` stays as it is.
@@ -209,7 +137,7 @@ class UpdatableEstimator(BornEstimator):
         """Reject parameters that are wrong whatever the data."""
 
     @abstractmethod
-    def _settle(self, rows: Tensor, weight: Tensor, *, stream: bool = False) -> Frame:
+    def _settle(self, source: Source, *, stream: bool = False) -> Frame:
         """Settle the frame from rows; for a stream, one that holds any row to come."""
 
     @abstractmethod
@@ -220,9 +148,31 @@ class UpdatableEstimator(BornEstimator):
     def _sums(self) -> Sums:
         return Sums(self.rho_, self.weight_sum_, self.effective_count_)
 
-    def _chunk(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Sums:
-        rows, weight = self._validated(X, sample_weight, minimum=1, reset=False)
-        return Sums.of(self.frame_, rows, weight)
+    def _extend(self, source: Source) -> Self:
+        """Add rows, which the first time settle the frame."""
+        if self.__sklearn_is_fitted__():
+            return self._learn(self.frame_, self._sums + source.sums(self.frame_))
+        frame = self._settle(source, stream=True)
+        return self._learn(frame, source.sums(frame))
+
+    def _chunk(self, X: ArrayLike | Chunks, sample_weight: ArrayLike | None) -> Sums:
+        return self._source(X, sample_weight, minimum=1, reset=False).sums(self.frame_)
+
+    def _source(
+        self,
+        X: Any,
+        sample_weight: ArrayLike | None,
+        *,
+        minimum: int = 2,
+        reset: bool = True,
+    ) -> Source:
+        """Rows in memory, checked, or a stream of them, which is checked as it is read."""
+        chunks = as_chunks(X, sample_weight)
+        if chunks is None:
+            rows = self._validated(X, sample_weight, minimum=minimum, reset=reset)
+            return MemorySource(*rows)
+        declare_columns(self, chunks.n_columns, chunks.names, reset=reset)
+        return ChunkSource(chunks, minimum)
 
     def _learn(self, frame: Frame, sums: Sums, density: Density | None = None) -> Self:
         """Take over a new state; nothing can fail from here on."""

@@ -81,8 +81,7 @@ def _(density: MixtureDensity, g: Graph, x: str) -> str:
 
 @log_density.register
 def _(density: KernelSum, g: Graph, x: str) -> str:
-    tree = density.model.tree_
-    rows, weight = np.asarray(tree.data), np.asarray(tree.sample_weight)
+    rows, weight = density.Z.numpy(), density.weight.numpy()
     gaps = g("Sub", g("Unsqueeze", x, [1]), rows)  # (n, m, d)
     squares = g("Mul", g.row_sum(gaps, "ReduceSumSquare"), -0.5)
     log_weight = np.log(weight / weight.sum()) - 0.5 * rows.shape[1] * LOG_2PI

@@ -33,7 +33,7 @@ from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
 from qaffde.estimators.classifier_density import ClassDensity
 from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.estimators.frame import Frame
-from qaffde.estimators.updates import Sums
+from qaffde.estimators.sums import Sums
 from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted

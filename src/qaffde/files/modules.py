@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Transform
@@ -40,7 +39,7 @@ COLUMNS: dict[type, Callable[[Any], int]] = {
     StandardizedDensity: lambda density: len(density.location),
     TransformedDensity: lambda density: n_columns(density.density),
     MixtureDensity: lambda density: density.measure.means.shape[1],
-    KernelSum: lambda density: density.model.n_features_in_,
+    KernelSum: lambda density: density.Z.shape[1],
 }
 STANDARD = (BornDensity, DefensiveDensity, MixtureDensity, KernelSum)
 """Densities of standardised rows: wrappers stand in one order, so no chain of them is endless."""
@@ -120,11 +119,7 @@ def _kernels(f: Fields) -> nn.Module:
 
 
 def _rows(density: KernelSum) -> dict[str, Tensor]:
-    tree = density.model.tree_
-    return {
-        "rows": torch.tensor(np.asarray(tree.data)),
-        "weight": torch.tensor(np.asarray(tree.sample_weight)),
-    }
+    return {"rows": density.Z, "weight": density.weight}
 
 
 def _frame(f: Fields) -> Frame:

@@ -50,9 +50,11 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
     -------
     Tensor of shape (..., n)
     """
-    centred = (X - mean[..., None, :]).mT  # (..., d, n)
-    whitened = torch.linalg.solve_triangular(cholesky, centred, upper=False)
-    square = whitened.square().sum(-2).clamp(max=torch.finfo(X.dtype).max / 2)
+    eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device)
+    inverse = torch.linalg.solve_triangular(cholesky, eye, upper=False)
+    centred = X - mean[..., None, :]  # (..., n, d)
+    whitened = centred @ inverse.mT
+    square = whitened.square().sum(-1).clamp(max=torch.finfo(X.dtype).max / 2)
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return -0.5 * square - log_det[..., None] - 0.5 * X.shape[-1] * math.log(2 * math.pi)
 

@@ -109,7 +109,7 @@ class BornDensity(Density):
     def sample(
         self, sample_shape: Sequence[int] = (), generator: Generator | None = None
     ) -> Tensor:
-        """Exact draws of shape (*sample_shape, d), float64."""
+        """Exact draws of shape ``(*sample_shape, d)``, float64."""
         from qaffde.nn.mixtures import expand  # the calculus is built on this class
 
         shape = torch.Size(sample_shape)

@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from qaffde import functional as QF
 from qaffde.nn.fourier import FourierFeatures
 
+MAX_WHITENED = 2**21
+"""Numbers that a mixture of Gaussians whitens at once."""
+
 
 class BaseMeasure(nn.Module, ABC):
     """What a Born density needs of its base measure."""
@@ -99,6 +102,11 @@ class GaussianMeasure(BaseMeasure):
 
     def log_density(self, x: Tensor) -> Tensor:
         """Log of the weighted sum of the K densities."""
+        K, d = self.means.shape
+        blocks = x.split(max(1, MAX_WHITENED // (K * d)))
+        return torch.cat([self._log_density(block) for block in blocks])
+
+    def _log_density(self, x: Tensor) -> Tensor:
         log_terms = QF.log_gaussian_density(x, self.means, self.cholesky)  # (K, n)
         return (log_terms + self.weights.log()[:, None]).logsumexp(0)
 

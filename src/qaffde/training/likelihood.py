@@ -15,7 +15,6 @@ that take large coefficients for a small norm, and the problem keeps its form.
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +33,7 @@ from qaffde.training.checkpoint import Checkpoint
 from qaffde.training.history import History
 from qaffde.training.loop import Report, train
 from qaffde.training.losses import negative_log_likelihood, state_likelihood
+from qaffde.training.peers import ALONE, Peers
 from qaffde.training.solvers import SOLVERS
 
 NEGLIGIBLE = 0.01
@@ -192,6 +192,7 @@ def maximise_likelihood(
     time_limit: float | None = None,
     checkpoint: Checkpoint | None = None,
     report: Report | None = None,
+    peers: Peers = ALONE,
 ) -> History:
     """Maximise the likelihood of weighted rows over a state, in place.
 
@@ -209,11 +210,12 @@ def maximise_likelihood(
         A key of :data:`~qaffde.training.solvers.SOLVERS`.
     max_iter : int
         Iterations; for "adam", epochs.
-    generator, time_limit, checkpoint, report
+    generator, time_limit, checkpoint, report, peers
         As in :func:`~qaffde.training.loop.train`.
     """
     most = MAX_COORDINATES // len(space.level)
-    part = torch.randperm(len(Z), generator=generator)[:most] if len(Z) > most else slice(None)
+    too_many = peers.any(len(Z) > most)
+    part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
     history = solve(
         state,
         space.coordinates(Z[part]),
@@ -224,10 +226,11 @@ def maximise_likelihood(
         time_limit=time_limit,
         checkpoint=checkpoint,
         report=report,
+        peers=peers,
     )
-    if len(Z) > most:
+    if too_many:
         left = None if time_limit is None else max(time_limit - history.seconds[-1], MIN_SECONDS)
-        _polish(space, state, Z, weight, generator, left, report)
+        _polish(space, state, Z, weight, generator, left, report, peers)
     return history
 
 
@@ -242,24 +245,28 @@ def solve(
     time_limit: float | None = None,
     checkpoint: Checkpoint | None = None,
     report: Report | None = None,
+    peers: Peers = ALONE,
 ) -> History:
     """Solve the convex problem for coordinates E of shape (N, n), in place.
 
     The other parameters are those of :func:`maximise_likelihood`.
     """
-    chosen = SOLVERS[solver]
+    chosen, settings = SOLVERS[solver], {"time_limit": time_limit}
     if solver == "adam":
-        max_iter = _steps(max_iter, len(E), chosen.settings["batch_size"])
+        batch_size = peers.share_of(chosen.settings["batch_size"])  # type: ignore[arg-type]
+        max_iter = _steps(max_iter, peers.largest(len(E)), batch_size)
+        settings["batch_size"] = batch_size
     return train(
         state,
         state_likelihood,
         (E, weight.to(E)),
         None,
-        chosen.config(max_iter, time_limit=time_limit),
+        chosen.config(max_iter, **settings),
         generator,
         make_optimizer=chosen.make_optimizer,
         checkpoint=checkpoint,
         report=report,
+        peers=peers,
     )
 
 
@@ -271,13 +278,24 @@ def _polish(
     generator: Generator,
     time_limit: float | None,
     report: Report | None,
+    peers: Peers,
 ) -> None:
     adam = SOLVERS["adam"]
-    steps = _steps(POLISH_EPOCHS, len(Z), adam.settings["batch_size"])
-    config = adam.config(steps, learning_rate=1e-3, time_limit=time_limit)
+    batch_size = peers.share_of(adam.settings["batch_size"])  # type: ignore[arg-type]
+    steps = _steps(POLISH_EPOCHS, peers.largest(len(Z)), batch_size)
+    config = adam.config(steps, learning_rate=1e-3, time_limit=time_limit, batch_size=batch_size)
     module, rows = WhitenedState(space, state), (Z.float(), weight.float())
-    train(module, negative_log_likelihood, rows, None, config, generator, report=report)
+    train(
+        module,
+        negative_log_likelihood,
+        rows,
+        None,
+        config,
+        generator,
+        report=report,
+        peers=peers,
+    )
 
 
-def _steps(epochs: int, n: int, batch_size: Any) -> int:
+def _steps(epochs: int, n: int, batch_size: int) -> int:
     return int(epochs * -(-n // batch_size))

@@ -22,6 +22,7 @@ from torch import Generator, Tensor, nn
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
 from qaffde.training.history import History
+from qaffde.training.peers import ALONE, Peers
 
 Rows = tuple[Tensor, ...]
 
@@ -57,6 +58,7 @@ def train(
     make_optimizer: MakeOptimizer = adam,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     report: Report | None = None,
+    peers: Peers = ALONE,
 ) -> History:
     """Minimise a loss over the parameters of a module, in place.
 
@@ -81,6 +83,9 @@ def train(
         training ends.
     report : callable, optional
         Called with the history after every evaluation.
+    peers : Peers, default=ALONE
+        Processes that train the same module, each on its own rows. Losses and gradients are
+        averaged over them, so that all take the same steps.
 
     Returns
     -------
@@ -105,7 +110,7 @@ def train(
     >>> history.stopped_by, round(line.weight.item(), 3)
     ('max_steps', 3.0)
     """
-    run = _Run(module, loss, rows, valid, config, generator, make_optimizer)
+    run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
     saver = _Saver(run, None if checkpoint is None else Checkpoint.of(checkpoint))
     saver.resume()
     try:
@@ -171,9 +176,12 @@ class _Run:
         config: LoopConfig,
         generator: Generator,
         make_optimizer: MakeOptimizer,
+        peers: Peers,
     ) -> None:
         self.module, self.loss, self.valid, self.config = module.train(), loss, valid, config
+        self.peers = peers
         self.parameters = [p for p in module.parameters() if p.requires_grad]
+        peers.share_(self.parameters)
         self.optimizer = make_optimizer(self.parameters, config)
         self.batches = _Batches(rows, config.batch_size, generator)
         self.step, self.failures, self.stale = 0, 0, 0
@@ -247,10 +255,13 @@ class _Run:
             self.optimizer.zero_grad()
             value = self.loss(self.module, *batch)
             value.backward()
+            value = value.detach()
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
+            self.peers.average_([value, *gradients])
             norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
             if not (value.isfinite() and norm.isfinite()):
                 raise _NotFiniteError
-            return value.detach()
+            return value
 
         self.losses.append(float(self.optimizer.step(closure)))  # type: ignore[arg-type]
 
@@ -261,7 +272,8 @@ class _Run:
         return self.step >= self.config.max_steps or self._is_late()
 
     def _is_late(self) -> bool:
-        return self.config.time_limit is not None and self.seconds >= self.config.time_limit
+        limit = self.config.time_limit
+        return limit is not None and self.peers.any(self.seconds >= limit)
 
     def _evaluate(self) -> None:
         train_loss = sum(self.losses) / len(self.losses)
@@ -279,9 +291,11 @@ class _Run:
         for batch in zip(*(part.split(EVAL_BATCH_SIZE) for part in valid), strict=True):
             total += len(batch[0]) * float(self.loss(self.module, *batch))
         self.module.train()
-        if math.isnan(total):
+        mean = torch.tensor(total / len(valid[0]), dtype=torch.float64)
+        self.peers.average_([mean])
+        if mean.isnan():
             raise _NotFiniteError
-        return total / len(valid[0])
+        return float(mean)
 
     def _compare(self, loss: float) -> None:
         improved = loss < self.best_loss

@@ -12,20 +12,7 @@ from qaffde.cli.data.table import (
     import_pyarrow,
     sliced,
 )
-
-BUFFER_BYTES = 1 << 20
-"""Of each column; without a limit pyarrow keeps all that it has read of a Parquet file."""
-
-
-def holds_numbers(kind: Any) -> bool:
-    """Whether a type of Arrow is one of numbers, or of gaps alone."""
-    types = import_pyarrow().types
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
+from qaffde.streams.arrow import BUFFER_BYTES, holds_numbers
 
 
 class ParquetTable(Table):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.cli.data.selection import Selection
-from qaffde.cli.data.sinks import matrix
 from qaffde.cli.data.table import DataError
+from qaffde.streams.arrow import matrix
 
 Array = NDArray[np.float64]
 Fill = Callable[[Array], Array]

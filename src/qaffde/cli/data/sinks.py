@@ -14,11 +14,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
-from numpy.typing import NDArray
 
-from qaffde.cli.data.columnar import holds_numbers
 from qaffde.cli.data.formats import STANDARD, format_of
 from qaffde.cli.data.table import DataError, import_pyarrow
+from qaffde.streams.arrow import holds_numbers, matrix
 from qaffde.training.checkpoint import replacing
 
 
@@ -129,14 +128,6 @@ class ZippedSink(Sink):
             for name, column in zip(self.schema.names, table.T, strict=True):
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     npy.write_array(member, np.asarray(column), allow_pickle=False)
-
-
-def matrix(batch: Any) -> NDArray[np.float64]:
-    """Numbers (n, d) of a batch, NaN where they are missing."""
-    pa = import_pyarrow()
-    columns = [column.cast(pa.float64(), safe=False) for column in batch.columns]
-    arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
-    return np.stack(arrays, axis=1) if arrays else np.empty((batch.num_rows, 0))
 
 
 class Output:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from qaffde.files.format import quoted
+from qaffde.streams.arrow import import_pyarrow as import_pyarrow
 
 BATCH_ROWS = 32_768
 """Rows in memory at a time, as far as the format allows."""
@@ -80,18 +81,6 @@ def made_names(n: int) -> list[str]:
     ['x0', 'x1']
     """
     return [f"x{k}" for k in range(n)]
-
-
-def import_pyarrow() -> Any:
-    """The package pyarrow, or an error that says how to install it."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError(
-            "reading and writing data needs pyarrow, which is not installed; run: pip install "
-            "'qaffde[data]'"
-        ) from error
-    return pyarrow
 
 
 @contextmanager

@@ -1,0 +1,221 @@
+"""RoundTrip for images of several classes, convolutional, with Bayes' rule for the label."""
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import one_hot
+
+from qaffde.baselines.base import seeded, split
+from qaffde.baselines.images import BayesImageClassifier
+from qaffde.baselines.pixels import LEVELS
+from qaffde.baselines.roundtrip import RoundTrip, image_shape
+from qaffde.baselines.roundtrip_density import RoundTripDensity
+from qaffde.baselines.roundtrip_networks import Dense, Painter, Viewer
+from qaffde.training import History, train
+
+MAX_HELD_OUT = 256
+"""Images to choose σ and the best networks by: each costs a Jacobian."""
+
+
+class ClassPainter(nn.Module):
+    """Generator whose first layer is a class's own, and whose convolutions are shared.
+
+    Parameters
+    ----------
+    n_latent, n_classes : int
+    shape : (int, int, int)
+    n_channels : int
+
+    Examples
+    --------
+    >>> ClassPainter(4, 3, (1, 8, 8), 16)(torch.zeros(5, 4), torch.eye(3)[[0, 1, 2, 0, 1]]).shape
+    torch.Size([5, 64])
+    """
+
+    def __init__(
+        self, n_latent: int, n_classes: int, shape: tuple[int, int, int], n_channels: int
+    ) -> None:
+        super().__init__()
+        self.painter = Painter(n_latent * n_classes, n_classes, shape, n_channels)
+
+    def forward(self, z: Tensor, context: Tensor) -> Tensor:
+        """Images of shape (n, C·H·W) of one-hot classes (n, K)."""
+        routed = (context[:, :, None] * z[:, None]).flatten(1)
+        return self.painter(routed, context)
+
+
+class ClassViewer(nn.Module):
+    """Encoder or judge whose last layer is a class's own, and whose convolutions are shared.
+
+    Parameters
+    ----------
+    shape : (int, int, int)
+    n_classes, n_out : int
+    n_channels : int
+
+    Examples
+    --------
+    >>> ClassViewer((1, 8, 8), 3, 4, 16)(torch.zeros(5, 64), torch.eye(3)[[0, 1, 2, 0, 1]]).shape
+    torch.Size([5, 4])
+    """
+
+    def __init__(
+        self, shape: tuple[int, int, int], n_classes: int, n_out: int, n_channels: int
+    ) -> None:
+        super().__init__()
+        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        """Output of shape (n, n_out) of one-hot classes (n, K)."""
+        seen = self.viewer(x, x[:, :0]).unflatten(1, (context.shape[1], -1))
+        return (seen * context[..., None]).sum(1)
+
+
+class ImageDensity(nn.Module):
+    """Log-density of bytes given classes, by a density of pixels in units of one size."""
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, density: RoundTripDensity, location: Tensor, scale: Tensor, n_classes: int
+    ) -> None:
+        super().__init__()
+        self.density, self.n_classes = density, n_classes
+        self.register_buffer("location", location)
+        self.register_buffer("scale", scale)
+
+    def forward(self, levels: Tensor, y: Tensor) -> Tensor:
+        """Log-densities of shape (n,) of bytes (n, d) of classes (n,), as of pixels in [0, 1]."""
+        z = in_units(levels, self.location, self.scale)
+        log_p = self.density.log_prob(z, one_hot(y, self.n_classes).to(z))
+        return log_p - z.shape[1] * self.scale.log()
+
+
+class ImageRoundTrip(BayesImageClassifier):
+    r"""RoundTrip (Liu et al., 2021) with convolutions, conditional on the class.
+
+    Generator and encoder have a linear layer for each class and share their convolutions, so
+    that a generator given the wrong class cannot paint what it sees. Pixels are centred and
+    scaled by one number each; the density is that of the linearised generator
+    (:class:`~qaffde.baselines.roundtrip_density.Linearized`), which needs no noise.
+
+    Parameters
+    ----------
+    image_shape : tuple of int
+        (H, W) or (C, H, W).
+    n_latent : int, default=20
+        Columns of z.
+    n_channels : int, default=32
+        Of half-sized images; twice as many of quarter-sized ones.
+    cycle_x, cycle_z : float, default=10.0
+        Weights of the cycle losses, those of the authors' code.
+    max_steps, batch_size, learning_rate, patience, time_limit, checkpoint, verbose, random_state
+        As of :class:`~qaffde.baselines.RoundTrip`.
+    """
+
+    def __init__(
+        self,
+        image_shape: tuple[int, ...],
+        *,
+        n_latent: int = 20,
+        n_channels: int = 32,
+        cycle_x: float = 10.0,
+        cycle_z: float = 10.0,
+        max_steps: int = 4000,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        patience: int | None = 20,
+        time_limit: float | None = None,
+        checkpoint: Any = None,
+        verbose: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.image_shape = image_shape
+        self.n_latent = n_latent
+        self.n_channels = n_channels
+        self.cycle_x = cycle_x
+        self.cycle_z = cycle_z
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _train(
+        self, levels: Tensor, y: Tensor, n_classes: int, generator: Generator
+    ) -> tuple[nn.Module, History]:
+        settings = self._settings()
+        settings._check_parameters()
+        config = settings._config()
+        shape = image_shape(self.image_shape, levels.shape[1])
+        with seeded(generator):
+            density = self._networks(shape, n_classes).float()
+        location, scale = pixel_units(levels)
+        Z = in_units(levels, location, scale)
+        parts = Z, torch.ones(len(y)), one_hot(y, n_classes).float()
+        chosen, held_out = split(len(y), settings.validation_fraction, generator)
+        held_out = held_out[:MAX_HELD_OUT]
+        history = train(
+            density,
+            settings._loss(generator),
+            tuple(part[chosen] for part in parts),
+            tuple(part[held_out] for part in parts) if len(held_out) else None,
+            config,
+            generator,
+            make_optimizer=settings._make_optimizer,
+            checkpoint=self.checkpoint,
+            report=settings._report(),
+        )
+        found = ImageDensity(density, location, scale, n_classes)
+        return found.eval().requires_grad_(False), history
+
+    def _settings(self) -> RoundTrip:
+        """The estimator whose losses, checks and loop these are."""
+        return RoundTrip(
+            self.n_latent,
+            self.n_channels,
+            integration="linear",
+            cycle_x=self.cycle_x,
+            cycle_z=self.cycle_z,
+            max_steps=self.max_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            patience=self.patience,
+            time_limit=self.time_limit,
+            checkpoint=self.checkpoint,
+            verbose=self.verbose,
+            random_state=self.random_state,
+        )
+
+    def _networks(self, shape: tuple[int, int, int], n_classes: int) -> RoundTripDensity:
+        m, width = self.n_latent, self.n_channels
+        return RoundTripDensity(
+            ClassPainter(m, n_classes, shape, width),
+            ClassViewer(shape, n_classes, m, width),
+            ClassViewer(shape, n_classes, 1, width),
+            judge_z=Dense(m, n_classes, 1, [2 * width, 2 * width]),
+            n_dims=shape[0] * shape[1] * shape[2],
+            n_latent=m,
+            cycle_weights=(self.cycle_x, self.cycle_z),
+            integration="linear",
+            n_draws=1,
+        )
+
+
+def pixel_units(levels: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of all pixels in [0, 1], each a scalar."""
+    counts = torch.bincount(levels.flatten().int(), minlength=LEVELS).double()
+    share, values = counts / counts.sum(), torch.arange(LEVELS) / (LEVELS - 1)
+    location = share @ values.double()
+    spread = (share @ (values.double() - location).square()).sqrt()
+    return location.float(), spread.clamp(min=1e-3).float()
+
+
+def in_units(levels: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+    """Pixels of bytes, centred and scaled."""
+    return (levels.float() / (LEVELS - 1) - location) / scale

@@ -1,0 +1,77 @@
+"""RoundTrip of images: networks that know their class, and units."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from qaffde.baselines.image_roundtrip import (
+    ClassPainter,
+    ClassViewer,
+    ImageRoundTrip,
+    in_units,
+    pixel_units,
+)
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+FEW = LABELS < 3
+X, y = (DIGITS / 16)[FEW], LABELS[FEW]
+SIZES = {"n_latent": 4, "n_channels": 4, "batch_size": 64}
+
+
+def test_digits_are_told_apart():
+    sizes = SIZES | {"n_channels": 8, "max_steps": 90, "learning_rate": 5e-3}
+    model = ImageRoundTrip((8, 8), random_state=0, **sizes)
+    assert model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.8
+
+
+@pytest.mark.parametrize("kind", ["painter", "viewer"])
+def test_classes_share_all_but_a_layer(kind):
+    torch.manual_seed(0)
+    if kind == "painter":
+        network, rows = ClassPainter(4, 3, (1, 8, 8), 2), torch.randn(6, 4)
+        layer = network.painter.layers[0].weight
+    else:
+        network, rows = ClassViewer((1, 8, 8), 3, 4, 2), torch.randn(6, 64)
+        layer = network.viewer.read.weight
+    given = torch.eye(3)[[1] * 6]
+    network(rows, given).square().sum().backward()
+    blocks = layer.grad if kind == "viewer" else layer.grad.T
+    used = [bool(block.abs().sum() > 0) for block in blocks[:12].split(4)]
+    assert used == [False, True, False]
+    shared = [p.grad for name, p in network.named_parameters() if p.ndim == 4]
+    assert all(bool(grad.abs().sum() > 0) for grad in shared)
+
+
+def test_units_are_those_of_all_pixels():
+    levels = torch.randint(0, 256, (50, 6), dtype=torch.uint8)
+    location, scale = pixel_units(levels)
+    pixels = levels.numpy() / 255
+    assert (float(location), float(scale)) == pytest.approx((pixels.mean(), pixels.std()), 1e-5)
+    np.testing.assert_allclose(
+        in_units(levels, location, scale), (pixels - pixels.mean()) / pixels.std(), atol=1e-5
+    )
+
+
+def test_densities_are_those_of_pixels():
+    model = ImageRoundTrip((1, 8, 8), max_steps=1, random_state=0, **SIZES).fit(X[:30], y[:30])
+    scores = model.log_density(X[:5])
+    found, levels = model.density_, torch.tensor(np.rint(X[:5] * 255))
+    z = in_units(levels, found.location, found.scale)
+    inner = found.density.log_prob(z, torch.eye(3)[[2] * 5])
+    np.testing.assert_allclose(scores[:, 2], inner - 64 * found.scale.log(), rtol=1e-5)
+    again = ImageRoundTrip((1, 8, 8), max_steps=1, random_state=0, **SIZES).fit(X[:30], y[:30])
+    np.testing.assert_array_equal(again.log_density(X[:5]), scores)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"image_shape": (3, 8)}, r"image_shape=\(3, 8\) must be .* with a product of 64"),
+        ({"image_shape": (8, 8), "n_latent": 0}, "n_latent=0"),
+        ({"image_shape": (8, 8), "cycle_x": -1.0}, "cycle_x=-1.0 must be a number"),
+    ],
+)
+def test_mistakes_are_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        ImageRoundTrip(**(SIZES | parameters), max_steps=1).fit(X, y)

@@ -1,0 +1,214 @@
+"""Dask collections give ordinary fits, whoever computes them and in whatever order."""
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde.distributed import fit, partial_fit, sample, score_samples
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+N = 900
+X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 3.0] + [0.0, 5.0]
+WEIGHT = np.random.default_rng(1).choice([0.0, 1.0, 2.5], N)
+ROWS = da.from_array(X, chunks=(130, 1))
+FRAME = pd.DataFrame(X, columns=["a", "b"])
+GIVEN = {"n_features": 24, "bandwidth": 0.7, "base_measure": "gaussian", "random_state": 0}
+TOLERANCE = 1e-9
+"""Of log-densities, where sums of float64 differ by their order alone."""
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """Dask's threads, one of them, unless a test has a cluster."""
+    with dask.config.set(scheduler="threads", num_workers=1):
+        yield
+
+
+def assert_same(first, second, atol=TOLERANCE):
+    assert first.weight_sum_ == pytest.approx(second.weight_sum_)
+    assert first.effective_count_ == pytest.approx(second.effective_count_)
+    scores = [model._log_density(X) for model in (first, second)]
+    np.testing.assert_allclose(*scores, atol=atol)
+
+
+@pytest.mark.parametrize("base", ["gaussian", "box"])
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_an_array_gives_the_fit_in_memory(base, weight):
+    parameters = {**GIVEN, "base_measure": base}
+    lazy = None if weight is None else da.from_array(weight, chunks=200)
+    found = fit(QAFFDE(**parameters), ROWS, lazy)
+    assert type(found) is QAFFDE
+    assert_same(found, QAFFDE(**parameters).fit(X, sample_weight=weight))
+
+
+def test_a_data_frame_gives_the_fit_in_memory():
+    lazy = dd.from_pandas(FRAME.assign(w=WEIGHT), npartitions=4)
+    some = lazy[lazy["a"] < 9.0]  # of unknown length
+    found = fit(QAFFDE(**GIVEN), some[["a", "b"]], some["w"])
+    assert list(found.feature_names_in_) == ["a", "b"]
+    assert_same(found, QAFFDE(**GIVEN).fit(FRAME, sample_weight=WEIGHT))
+
+
+def test_unknown_lengths_and_empty_partitions():
+    mask = da.from_array(np.arange(N) < 300, chunks=130)
+    rows, weight = ROWS.rechunk((130, 2))[mask], da.from_array(WEIGHT, chunks=130)[mask]
+    assert np.isnan(rows.shape[0])
+    found = fit(QAFFDE(**GIVEN), rows, weight)
+    assert_same(found, QAFFDE(**GIVEN).fit(X[:300], sample_weight=WEIGHT[:300]))
+    assert score_samples(found, rows).compute().shape == (300,)
+
+
+def test_the_untuned_fit_knows_no_order():
+    blocks = [ROWS.rechunk((130, 2)).blocks[k] for k in range(7)]
+    forth = fit(QAFFDE(24, random_state=0), da.concatenate(blocks))
+    back = fit(QAFFDE(24, random_state=0), da.concatenate(blocks[::-1]))
+    assert_same(forth, back, atol=1e-6)
+    held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
+    whole = QAFFDE(24, random_state=0).fit(X)
+    assert forth.score(held_out) == pytest.approx(whole.score(held_out), abs=0.05)
+
+
+def test_updates_merge_and_forget():
+    first = partial_fit(QAFFDE(**GIVEN), ROWS[:500])
+    partial_fit(first, ROWS[500:])
+    second = partial_fit(QAFFDE(**GIVEN), ROWS[:500]).partial_fit(X[500:])
+    assert_same(first, second)
+    first.set_params(warm_start=True)
+    assert_same(fit(first, ROWS).merge(second).forget(X), second, atol=1e-6)
+
+
+def test_scores_are_lazy_and_known():
+    model = QAFFDE(**GIVEN).fit(X)
+    lazy = score_samples(model, ROWS)
+    assert isinstance(lazy, da.Array)
+    assert (lazy.chunks, lazy.dtype, type(lazy._meta)) == (
+        (ROWS.chunks[0],),
+        np.float64,
+        np.ndarray,
+    )
+    np.testing.assert_allclose(lazy.compute(), model.score_samples(X), atol=TOLERANCE)
+    named = QAFFDE(**GIVEN).fit(FRAME)
+    series = score_samples(named, dd.from_pandas(FRAME, npartitions=3, sort=False))
+    assert isinstance(series, dd.Series)
+    assert series.name == "log_density"
+    pd.testing.assert_series_equal(
+        series.compute(), pd.Series(named.score_samples(FRAME), name="log_density")
+    )
+    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", max_iter=5).fit(X)
+    scores = score_samples(sgd, ROWS).compute()
+    np.testing.assert_allclose(scores, sgd.score_samples(X), atol=TOLERANCE)
+
+
+def test_draws_are_lazy_and_repeatable():
+    model = QAFFDE(**GIVEN).fit(X)
+    lazy = sample(model, 250, random_state=0, chunks=100)
+    assert (lazy.chunks, lazy.dtype) == (((100, 100, 50), (2,)), np.float64)
+    draws = lazy.compute()
+    np.testing.assert_array_equal(draws, lazy.compute())
+    np.testing.assert_array_equal(draws, sample(model, 250, 0, chunks=100).compute())
+    assert len(np.unique(draws, axis=0)) == 250
+    assert np.abs(draws.mean(0) - X.mean(0)).max() < 0.7
+    assert not np.array_equal(draws, sample(model, 250, 1, chunks=100).compute())
+
+
+def holed(row):
+    rows = X.copy()
+    rows[row, 1] = np.nan
+    return rows
+
+
+BAD = {
+    "partition 3: row 7 has NaN in column 1": lambda: (da.from_array(holed(397), (130, 2)), None),
+    "in column 'b'": lambda: (dd.from_pandas(pd.DataFrame(holed(3), columns=["a", "b"])), None),
+    "not numeric: b": lambda: (dd.from_pandas(FRAME.assign(b="x"), npartitions=2), None),
+    "partition 0: row 3 has the weight -1": lambda: (ROWS, np.where(np.arange(N) == 3, -1.0, 1)),
+    "has the shape (5,)": lambda: (ROWS, np.ones(5)),
+    "with the 2 partitions of X": lambda: (dd.from_pandas(FRAME, npartitions=2), WEIGHT),
+    "fewer than two rows": lambda: (ROWS, np.zeros(N)),
+    "with d known": lambda: (ROWS[:, 0], None),
+    "got ndarray": lambda: (X, None),
+    "outside bounds, the first is row 0": lambda: (ROWS + 100.0, None),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_collections_are_rejected(message):
+    rows, weight = BAD[message]()
+    model = QAFFDE(24, bounds=(-50, 50))
+    with pytest.raises((ValueError, TypeError)) as caught:
+        fit(model, rows, weight)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert vars(model) == vars(QAFFDE(24, bounds=(-50, 50)))
+
+
+def test_what_cannot_be_scored_or_fitted_is_told():
+    model = QAFFDE(**GIVEN).fit(X)
+    with pytest.raises(ValueError, match="3 features"):
+        score_samples(model, da.ones((4, 3)))
+    with pytest.raises(TypeError, match=r"model\.score_samples"):
+        score_samples(model, X)
+    with pytest.raises(TypeError, match="fit_shard"):
+        fit(QAFFDESGD(), ROWS)
+    with pytest.raises(ValueError, match="n_samples"):
+        sample(model, 0)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers of one thread, each a process of its own."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as made:
+        yield made
+
+
+def perishable(folder):
+    """Partitions, the fifth of which takes its worker down when it is first loaded."""
+
+    def load(number):
+        if number == 5 and not os.path.exists(f"{folder}/killed"):
+            with open(f"{folder}/killed", "w") as file:
+                file.write(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.array(X[100 * number : 100 * (number + 1)])
+
+    parts = [dask.delayed(load)(number) for number in range(9)]
+    return da.concatenate([da.from_delayed(part, (100, 2), float) for part in parts])
+
+
+def test_a_cluster_gives_the_same_even_when_a_worker_is_killed(cluster, tmp_path):
+    whole = {**GIVEN, "bounds": (-30, 30), "base_measure": "box"}
+    undisturbed = fit(QAFFDE(**whole), da.from_array(X, chunks=(100, 2)))
+    with distributed.Client(cluster.scheduler_address) as client:  # as of any scheduler
+        before = set(client.run(os.getpid).values())
+        found = fit(QAFFDE(**whole), perishable(tmp_path), client=client)
+        killed = int((tmp_path / "killed").read_text())
+        scores = client.compute(score_samples(found, ROWS)).result()
+        draws = client.compute(sample(found, 20, 0)).result()
+    assert killed in before
+    np.testing.assert_allclose(found.rho_, undisturbed.rho_, rtol=0, atol=1e-12 * N)
+    np.testing.assert_allclose(scores, undisturbed.score_samples(X), atol=TOLERANCE)
+    assert draws.shape == (20, 2)
+    found.save(tmp_path / "model")
+    np.testing.assert_allclose(qaffde.load(tmp_path / "model").score_samples(X), scores)
+    assert pickle.loads(pickle.dumps(found)).merge(undisturbed).weight_sum_ == 2 * N
+
+
+def test_errors_come_back_from_a_cluster(cluster):
+    rows = da.from_array(holed(397), chunks=(130, 2))
+    with (
+        distributed.Client(cluster) as client,
+        pytest.raises(ValueError, match="partition 3: row 7 has NaN in column 1"),
+    ):
+        fit(QAFFDE(**GIVEN), rows, client=client)

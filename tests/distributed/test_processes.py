@@ -1,0 +1,125 @@
+"""Two processes with half the rows each find what one process finds with all of them."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde.distributed import fit_shard, process_group, shard
+from qaffde.training.peers import ALONE
+
+GIVEN = {"n_features": 24, "bandwidth": 0.8, "ridge": 1e-3, "rank": 4, "random_state": 0}
+MODELS = {
+    "lbfgs": {**GIVEN, "base_measure": "gaussian", "max_iter": 40},
+    "adam": {**GIVEN, "base_measure": "gaussian", "solver": "adam", "max_iter": 40},
+    "box": {**GIVEN, "base_measure": "box", "max_iter": 40, "features": "sobol"},
+    "learned": {
+        **GIVEN,
+        "base_measure": "gaussian",
+        "learn_features": True,
+        "max_iter": 20,
+        "max_steps": 60,
+        "batch_size": 128,
+    },
+}
+TOLERANCE = {"lbfgs": 1e-4, "adam": 1e-4, "box": 1e-4, "learned": 0.02}
+"""Of the mean log-likelihood: sums of float32 differ by their order, Adam's batches are others."""
+
+SCRIPT = """
+import sys
+import numpy as np
+from qaffde import QAFFDESGD
+from qaffde.distributed import fit_shard, process_group, shard
+
+folder, models = sys.argv[1], eval(sys.argv[2])
+X, weight = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in ("X", "weight"))
+with process_group() as peers:
+    assert peers.size == 2
+    for name, parameters in models.items():
+        model = fit_shard(QAFFDESGD(**parameters), shard(X), shard(weight))
+        model.save(f"{folder}/{name}.{peers.rank}")
+    own = np.array(shard(X))
+    own[3 * peers.rank :: len(own)] = np.nan if peers.rank else own[0]
+    try:
+        fit_shard(QAFFDESGD(**parameters), own)
+    except ValueError as error:
+        with open(f"{folder}/errors.{peers.rank}", "w") as file:
+            file.write(str(error))
+"""
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-1, 0.5, (250, 2)), rng.normal(1, 0.7, (151, 2))])
+    return X, rng.choice([0.5, 1.0, 3.0], 401)
+
+
+@pytest.fixture(scope="module")
+def together(rows, tmp_path_factory):
+    """Folder with what two processes of torchrun found."""
+    folder = tmp_path_factory.mktemp("together")
+    np.save(folder / "X.npy", rows[0])
+    np.save(folder / "weight.npy", rows[1])
+    (folder / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    arguments = ["--standalone", str(folder / "script.py"), str(folder), repr(MODELS)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_likelihood_is_that_of_one_process(name, together, rows):
+    X, weight = rows
+    one = QAFFDESGD(**MODELS[name]).fit(X, sample_weight=weight)
+    two = qaffde.load(together / f"{name}.0")
+    mean = [np.average(model.score_samples(X), weights=weight) for model in (one, two)]
+    assert mean[0] == pytest.approx(mean[1], abs=TOLERANCE[name])
+    assert two.ridge_ == pytest.approx(one.ridge_)
+    assert one.n_fourier_features_ == two.n_fourier_features_
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_both_processes_have_the_same_fit(name, together, rows):
+    first, second = (qaffde.load(together / f"{name}.{rank}") for rank in (0, 1))
+    np.testing.assert_array_equal(first.score_samples(rows[0]), second.score_samples(rows[0]))
+
+
+def test_an_error_of_one_process_is_one_of_all(together):
+    errors = [(together / f"errors.{rank}").read_text() for rank in (0, 1)]
+    assert errors[0] == errors[1]
+    assert errors[0].startswith("process 1: Input X contains NaN")
+
+
+def test_one_process_fits_as_ever(rows):
+    X, weight = rows
+    with process_group() as peers:
+        assert peers is ALONE
+        model = fit_shard(QAFFDESGD(**MODELS["lbfgs"]), shard(X), shard(weight))
+    alone = QAFFDESGD(**MODELS["lbfgs"]).fit(X, sample_weight=weight)
+    np.testing.assert_array_equal(model.score_samples(X), alone.score_samples(X))
+
+
+def test_processes_that_do_not_know_each_other_are_told(rows, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="do not know each other"):
+        shard(rows[0])
+
+
+def test_a_sum_is_sent_elsewhere(rows):
+    with pytest.raises(TypeError, match="merge"):
+        fit_shard(QAFFDE(), rows[0])
+
+
+def test_a_process_alone_has_its_own_errors():
+    def fail():
+        raise ValueError("bad rows")
+
+    for call in (ALONE.first, ALONE.gather, ALONE.together):
+        with pytest.raises(ValueError, match="bad rows"):
+            call(fail)
+    assert (ALONE.any(True), ALONE.any(False), ALONE.share_of(7)) == (True, False, 7)
