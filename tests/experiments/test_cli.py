@@ -67,7 +67,7 @@ def test_list(qaffde):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "images"], "unknown experiment 'images'; choose one of planar, dimensions"),
+        (["run", "audio"], "unknown experiment 'audio'; choose one of planar, dimensions"),
         (["run", "planar", "--sets", "moons"], "unknown set 'moons'; choose one of arc"),
         (["run", "planar", "--methods", "svm"], "unknown method 'svm'"),
         (["run", "planar", "--seeds", "one"], "--seeds takes whole numbers such as 100,101"),

@@ -165,8 +165,8 @@ def test_what_is_missing_is_said(tmp_path):
         report((), "quick", tmp_path, tmp_path)
     with pytest.raises(ValueError, match=r"kernel-quick\.jsonl has no rows"):
         report(("kernel",), "quick", tmp_path, tmp_path)
-    with pytest.raises(ValueError, match="unknown experiment 'images'; choose one of planar"):
-        report(("images",), "quick", tmp_path, tmp_path)
+    with pytest.raises(ValueError, match="unknown experiment 'audio'; choose one of planar"):
+        report(("audio",), "quick", tmp_path, tmp_path)
 
 
 def test_every_experiment_has_a_writer():

@@ -172,6 +172,11 @@ def _summary(row: Row) -> str:
     if stage != "final":
         return f"{head}: log-likelihood {row['validation']:.4f}"
     metrics = row["metrics"]
+    if row["experiment"] == "images":
+        return (
+            f"{head}: accuracy {metrics['accuracy']:.4f}, NLL {metrics['nll']:.4f}, "
+            f"fit {row['fit_seconds']:.1f} s"
+        )
     return (
         f"{head}: Spearman {metrics['spearman']:.4f}, MAE {metrics['mean_absolute_error']:.5f}, "
         f"fit {row['fit_seconds']:.1f} s"

@@ -2,7 +2,7 @@
 
 >>> from qaffde.experiments import EXPERIMENTS
 >>> list(EXPERIMENTS)
-['planar', 'dimensions', 'kernel']
+['planar', 'dimensions', 'kernel', 'images']
 """
 
 from qaffde.experiments.config import BUDGETS, ConfigError

@@ -57,20 +57,20 @@ def _shrink(path: Path) -> None:
     small.save(path, optimize=True)
 
 
-def _styled(draw: Draw) -> Draw:
+def styled(draw: Draw) -> Draw:
     """Let a function draw in the style of all figures."""
 
     @wraps(draw)
-    def styled(*arguments: Any) -> "Figure":
+    def drawn(*arguments: Any) -> "Figure":
         from matplotlib import rc_context
 
         with rc_context(STYLE):
             return draw(*arguments)
 
-    return styled  # type: ignore[return-value]
+    return drawn  # type: ignore[return-value]
 
 
-@_styled
+@styled
 def mesh_figure(results: Results) -> "Figure":
     """Sets by methods, the true density first, each panel with its Spearman correlation."""
     figure, axes = _panels(results)
@@ -93,7 +93,7 @@ def mesh_figure(results: Results) -> "Figure":
     return figure
 
 
-@_styled
+@styled
 def scatter_figure(results: Results) -> "Figure":
     """Sets by methods, true against estimated density at test rows."""
     methods = results.methods
@@ -113,11 +113,11 @@ def scatter_figure(results: Results) -> "Figure":
     return figure
 
 
-@_styled
+@styled
 def dimensions_figure(results: Results) -> "Figure":
     """Spearman and excess over the number of columns, a pair of panels for each scale."""
     scales = sorted({dims_and_scale(name)[1] for name in results.sets}, reverse=True)
-    figure = _figure((5.2 * len(scales) + 1.4, 6.4))
+    figure = new_figure((5.2 * len(scales) + 1.4, 6.4))
     axes = figure.subplots(2, len(scales), sharex=True, squeeze=False)
     for column, scale in enumerate(scales):
         for row, metric in enumerate(("spearman", "excess_nll")):
@@ -165,10 +165,10 @@ def curve(
     return ordered, [found[d] for d in ordered]
 
 
-@_styled
+@styled
 def kernel_figure(rows: Sequence[Row]) -> "Figure":
     """Left the kernel around 2 from few features, right errors as their number grows."""
-    figure = _figure((11, 4.4))
+    figure = new_figure((11, 4.4))
     halves: Any = figure.subfigures(1, 2, wspace=0.04)
     left, right = halves
     shown = {row["kind"]: row for row in rows if "curve" in row}
@@ -195,7 +195,8 @@ def spread_labels(ends: Mapping[str, float], ratio: float = 2.2) -> dict[str, fl
     return heights
 
 
-def _figure(size: tuple[float, float]) -> "Figure":
+def new_figure(size: tuple[float, float]) -> "Figure":
+    """Empty figure of a size in inches, whose parts make room for each other."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, layout="constrained")
@@ -204,7 +205,7 @@ def _figure(size: tuple[float, float]) -> "Figure":
 def _panels(results: Results, methods: Sequence[str] | None = None) -> tuple["Figure", Any]:
     """Panels of sets by methods; without a list of methods the truth stands before all."""
     names = [TRUTH, *results.methods] if methods is None else list(methods)
-    figure = _figure((1.12 * len(names) + 0.9, 1.12 * len(results.sets) + 0.5))
+    figure = new_figure((1.12 * len(names) + 0.9, 1.12 * len(results.sets) + 0.5))
     axes = figure.subplots(len(results.sets), len(names), squeeze=False)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])

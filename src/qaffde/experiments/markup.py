@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from qaffde.experiments.images_methods import IMAGE_METHODS
 from qaffde.experiments.methods import METHODS
 from qaffde.experiments.results import METRICS, SECONDS, Results
 from qaffde.experiments.rows import Row
@@ -23,8 +24,8 @@ class Section:
     body: str
 
 
-def rows_section(densities: Sequence[Results], kernel: Sequence[Row]) -> Section:
-    """Every final row in full, its trials below it."""
+def rows_section(densities: Sequence[Results], others: Sequence[Row]) -> Section:
+    """Every final row in full, its trials below it; then those of other experiments."""
     parts = []
     for results in densities:
         trials: dict[tuple[str, str], list[Row]] = {}
@@ -34,7 +35,7 @@ def rows_section(densities: Sequence[Results], kernel: Sequence[Row]) -> Section
             if row["stage"] == "final" or row["status"] == "failed":
                 own = trials.get((row["set"], row["method"]), [])
                 parts.append(_row_details(row, own if row["stage"] == "final" else []))
-    parts += [_row_details(row, []) for row in kernel]
+    parts += [_row_details(row, []) for row in others]
     return Section("rows", "Rows", "\n".join(parts))
 
 
@@ -61,7 +62,8 @@ def headline(row: Row) -> str:
     """What a row is of."""
     if "kind" in row:
         return f"{row['kind']}, D = {row['n_features']}, seed {row['seed']}"
-    return f"{METHODS[row['method']].label} on {row['set']}, seed {row['seed']}"
+    methods = IMAGE_METHODS if _is_of_images(row) else METHODS
+    return f"{methods[row['method']].label} on {row['set']}, seed {row['seed']}"
 
 
 def _figures(row: Row) -> str:
@@ -69,6 +71,12 @@ def _figures(row: Row) -> str:
         return f"{row['error']['type']}: {row['error']['message']}"
     if "kind" in row:
         return f"mean squared error {row['mse']:.2e}"
+    if _is_of_images(row):
+        metrics, minutes = row["metrics"], row["fit_seconds"] / 60
+        return (
+            f"accuracy {metrics['accuracy']:.4f} · NLL {metrics['nll']:.3f} · calibration error "
+            f"{metrics['calibration_error']:.3f} · training {minutes:.1f} min"
+        )
     found = [
         f"{label} {row['metrics'][metric]:.{DIGITS[metric]}f}"
         for metric, label in METRICS.items()
@@ -76,6 +84,10 @@ def _figures(row: Row) -> str:
     ]
     times = [f"{label} {row[key]:.3g}" for key, label in SECONDS.items()]
     return " · ".join([*found, *times])
+
+
+def _is_of_images(row: Row) -> bool:
+    return row.get("experiment") == "images"
 
 
 def _row_details(row: Row, trials: Sequence[Row]) -> str:

@@ -12,6 +12,8 @@ from qaffde.experiments.config import (
     load_config,
 )
 from qaffde.experiments.density import density_cells
+from qaffde.experiments.images import image_cells
+from qaffde.experiments.images_config import ImageConfig
 from qaffde.experiments.kernel import kernel_cells
 from qaffde.experiments.rows import results_folder
 from qaffde.experiments.runner import Files, Listener, finished, run_cells
@@ -51,7 +53,7 @@ class Experiment:
     """
 
     summary: str
-    config: Callable[[], DensityConfig | KernelConfig]
+    config: Callable[[], DensityConfig | KernelConfig | ImageConfig]
     cells: Callable[[str, Selection], Sequence[Cell]] = field(repr=False)
 
 
@@ -77,6 +79,13 @@ def _kernel(budget: str, selection: Selection) -> Sequence[Cell]:
     return kernel_cells(config, budget, kinds=selection.methods, seeds=selection.seeds)
 
 
+def _images(budget: str, selection: Selection) -> Sequence[Cell]:
+    config = load_config("images", ImageConfig)
+    return image_cells(
+        config, budget, sets=selection.sets, methods=selection.methods, seeds=selection.seeds
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "planar": Experiment(
         "nine planar densities, Tables 1 and 2, the mesh and the scatter figure",
@@ -92,6 +101,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         "the Gaussian kernel by few Fourier features, Figure 2",
         lambda: load_config("kernel", KernelConfig),
         _kernel,
+    ),
+    "images": Experiment(
+        "MNIST and CIFAR-10 by one density per class, the table of accuracies",
+        lambda: load_config("images", ImageConfig),
+        _images,
     ),
 }
 

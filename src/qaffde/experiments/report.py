@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from qaffde.experiments import figures, page, tables
+from qaffde.experiments import figures, images_figures, images_page, images_tables, page, tables
 from qaffde.experiments.config import DensityConfig
+from qaffde.experiments.images_config import ImageConfig
+from qaffde.experiments.images_results import ImageResults
 from qaffde.experiments.markup import Section, rows_section
 from qaffde.experiments.registry import EXPERIMENTS, find_experiment, find_files
 from qaffde.experiments.results import Results
@@ -22,7 +24,7 @@ class Parts:
     paths: list[Path] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     densities: list[Results] = field(default_factory=list)
-    kernel: list[Row] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
 
 
 def report_folder(budget: str) -> Path:
@@ -63,7 +65,7 @@ def report(
     for name in chosen:
         find_experiment(name)
         WRITERS[name](name, budget, rows, folder, parts)
-    sections = [*parts.sections, rows_section(parts.densities, parts.kernel)]
+    sections = [*parts.sections, rows_section(parts.densities, parts.others)]
     text = page.build_page(sections, _origin(parts, budget))
     parts.paths.append(_write(folder / PAGE, text))
     return parts.paths
@@ -109,13 +111,27 @@ def _write_kernel(name: str, budget: str, rows: Path | None, out: Path, parts: P
     figure = figures.kernel_figure(measured)
     parts.paths += figures.save_figure(figure, out / "figures" / "kernel")
     parts.sections.append(page.kernel_section(measured, title))
-    parts.kernel += measured
+    parts.others += measured
+
+
+def _write_images(name: str, budget: str, rows: Path | None, out: Path, parts: Parts) -> None:
+    config = find_experiment(name).config()
+    assert isinstance(config, ImageConfig)
+    pictures = read_rows(find_files(name, budget, rows).pictures)
+    results = ImageResults(_read(name, budget, rows), pictures, config.sets)
+    text = images_tables.images_page(results, config.title, budget)
+    parts.paths.append(_write(out / "tables_images.md", text))
+    for stem, figure in images_figures.image_figures(results).items():
+        parts.paths += figures.save_figure(figure, out / "figures" / stem)
+    parts.sections.append(images_page.images_section(results, config.title))
+    parts.others += results.current
 
 
 WRITERS: dict[str, Callable[[str, str, Path | None, Path, Parts], None]] = {
     "planar": _write_planar,
     "dimensions": _write_dimensions,
     "kernel": _write_kernel,
+    "images": _write_images,
 }
 
 
@@ -143,7 +159,7 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _origin(parts: Parts, budget: str) -> str:
-    rows = [row for results in parts.densities for row in results.current] + parts.kernel
+    rows = [row for results in parts.densities for row in results.current] + parts.others
     revisions = sorted({(row["revision"] or "unknown")[:7] for row in rows})
     days = sorted({row["date"][:10] for row in rows})
     return (

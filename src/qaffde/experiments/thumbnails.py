@@ -42,6 +42,18 @@ def scatter_image(own: Row, truth: Row) -> str:
     return _data_url(_pillow().fromarray(pixels[::-1].copy()))
 
 
+def shares_image(shares: NDArray[np.float64]) -> str:
+    """Shares in viridis, square roots, the first line above."""
+    image = _pillow().fromarray(np.rint(255 * np.sqrt(shares)).astype(np.uint8)).convert("P")
+    image.putpalette(_palette())
+    return _data_url(image)
+
+
+def pixels_image(pixels: NDArray[np.float64]) -> str:
+    """Pixels in [0, 1], grey (height, width) or in colours (height, width, 3)."""
+    return _data_url(_pillow().fromarray(np.rint(255 * pixels).astype(np.uint8)))
+
+
 def _pillow() -> Any:
     from PIL import Image  # comes with matplotlib
 

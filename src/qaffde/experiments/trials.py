@@ -1,8 +1,6 @@
 """The work of one cell: trials that choose parameters, and the trainings that follow."""
 
 import math
-import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -11,11 +9,12 @@ import numpy as np
 
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.estimators.base import DensityEstimator
+from qaffde.experiments.attempts import Times, attempt
 from qaffde.experiments.cells import Measured
 from qaffde.experiments.config import DensityBudget
 from qaffde.experiments.methods import Method, Parameters, Reference, find_method
 from qaffde.experiments.pictures import TRUTH, picture, picture_box, truth_picture
-from qaffde.experiments.rows import Row, provenance
+from qaffde.experiments.rows import Row
 from qaffde.experiments.search import Search, import_optuna
 from qaffde.experiments.sets import Draws, find_target
 from qaffde.metrics import density_metrics
@@ -85,7 +84,7 @@ class CellRun:
             )
             if isinstance(model, TrainedEstimator) and self.budget.pruner != "none":
                 model._listener = search.listener(trial, held_out)
-            times = _Times()
+            times = Times()
             times.fit(lambda: model.fit(rows))
             log_p = times.score(lambda: model.score_samples(draws.valid))
             return {
@@ -95,7 +94,7 @@ class CellRun:
                 **times.record(),
             }
 
-        row = _attempt(row, work)
+        row = attempt(row, _unless_pruned(work))
         search.tell(trial, row)
         return row
 
@@ -112,7 +111,7 @@ class CellRun:
             sampled = self.method.resolve(dict(best["sampled"]), reference)
             parameters = self._steps(self.budget.final_steps) | self._own("final") | sampled
             model = self.method.make(**parameters, random_state=seed)
-            times = _Times()
+            times = Times()
             times.fit(lambda: model.fit(rows))
             log_p = times.score(lambda: model.score_samples(draws.test))
             log_p_true = self.target.log_prob(draws.test)
@@ -128,7 +127,7 @@ class CellRun:
                 **times.record(),
             }
 
-        return Measured(_attempt(row, work), tuple(pictures))
+        return Measured(attempt(row, work), tuple(pictures))
 
     def _draws(self, seed: int) -> Draws:
         most = max(self.budget.n_train, self.budget.n_search)
@@ -193,52 +192,16 @@ class CellRun:
         ]
 
 
-class _Times:
-    """Seconds of a fit and of scoring, on the clock and of the processor."""
+def _unless_pruned(work: Callable[[], Row]) -> Callable[[], Row]:
+    """The work, to which being pruned is a result."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def fit(self, call: Callable[[], Any]) -> Any:
-        return self._timed("fit", call)
-
-    def score(self, call: Callable[[], Any]) -> Any:
-        return self._timed("score", call)
-
-    def record(self) -> Row:
-        return {name: round(value, 3) for name, value in self.seconds.items()}
-
-    def _timed(self, name: str, call: Callable[[], Any]) -> Any:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = call()
-        self.seconds[f"{name}_seconds"] = time.perf_counter() - wall
-        self.seconds[f"{name}_cpu_seconds"] = time.process_time() - cpu
-        return result
-
-
-def _attempt(row: Row, work: Callable[[], Row]) -> Row:
-    """The row with what the work found, or with the reason why it found nothing."""
-    start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    def attempted() -> Row:
         try:
-            found = work()
+            return work()
         except import_optuna().TrialPruned:
-            found = {"status": "pruned"}
-        except Exception as error:  # whatever it is, the other cells go on
-            found = {
-                "status": "failed",
-                "error": {"type": type(error).__name__, "message": str(error)},
-            }
-    return (
-        row
-        | found
-        | {
-            "warnings": sorted({f"{w.category.__name__}: {w.message}" for w in caught}),
-            "seconds": round(time.perf_counter() - start, 3),
-            **provenance(),
-        }
-    )
+            return {"status": "pruned"}
+
+    return attempted
 
 
 def _best(trials: list[Row]) -> Row:
