@@ -232,7 +232,7 @@ def short_chains(monkeypatch):
     monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 200)
 
 
-def average_search(bare_bonus):
+def average_search(bare_bonus, *, average=True):
     """A judge of four columns that likes a base measure left as it is by so much more."""
 
     def judge(measure, candidate, splits):
@@ -241,18 +241,20 @@ def average_search(bare_bonus):
 
     weight = torch.ones(len(MANY), dtype=torch.float64)
     quiet = {"known": {}, "report": lambda name, value: None}
-    return Search(MANY, weight, judge, seed=0, deadline=math.inf, **quiet)
+    return Search(MANY, weight, judge, seed=0, deadline=math.inf, average=average, **quiet)
 
 
 @pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
 def test_beyond_three_columns_a_base_is_bare_unless_the_rule_gains(short_chains, bonus, bare):
-    found = average_search(bonus).run([OPEN], None, None, may_be_bare=True)
+    found = average_search(bonus).run([OPEN], None, None)
     assert found.spec.strength is not None
     assert found.bare == bare
 
 
-def test_a_base_is_bare_only_where_that_is_allowed(short_chains):
-    assert not average_search(1.0).run([OPEN], None, None).bare
+def test_a_base_is_averaged_only_where_that_is_allowed():
+    found = average_search(1.0, average=False).run([OPEN], None, None)
+    assert found.spec.strength is None
+    assert not found.bare
 
 
 def test_an_average_is_judged_on_rows_that_it_did_not_see(short_chains):

@@ -1,8 +1,6 @@
 """The page in headless Chromium: it sorts, tells and opens."""
 
-import os
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -10,15 +8,9 @@ import pytest
 pytest.importorskip("matplotlib", reason="reports need the extra 'plot'")
 
 from qaffde.experiments.report import report
+from tests.browser import BROWSER, needs_browser
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-BROWSER = os.environ.get("QAFFDE_CHROMIUM") or next(
-    filter(None, map(shutil.which, BROWSERS)), None
-)
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason=f"needs a browser: none of {', '.join(BROWSERS)} is installed, QAFFDE_CHROMIUM unset",
-)
+pytestmark = needs_browser
 PROBE = """
 <script type="module">
 const log = [];

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from qaffde import __version__
-from qaffde.cli import compare, demo, derive, experiment, fit, info, plot, score
+from qaffde.cli import compare, demo, derive, experiment, explore, fit, info, plot, score
 from qaffde.cli.commands import examples
 
 app = typer.Typer(
@@ -37,6 +37,10 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         "qaffde plot model.qaffde -o density.png",
         "qaffde plot model.qaffde --kind pairs --data rows.csv -o pairs.png",
         "qaffde plot model.qaffde --kind slices -c weight --given height=1.6,1.8 -o slices.svg",
+    ),
+    explore.explore: (
+        "qaffde explore model.qaffde",
+        "qaffde explore model.qaffde --port 8000 --no-browser",
     ),
     score.anomalies: (
         "qaffde anomalies model.qaffde new.csv --fraction 0.01 -o odd.csv",

@@ -12,6 +12,7 @@ from qaffde.cli.data.rows import Missing
 from qaffde.cli.data.table import DataError
 from qaffde.files.estimators import fitted
 from qaffde.files.model import load
+from qaffde.streams.names import framed as framed
 
 Array = NDArray[np.float64]
 
@@ -67,20 +68,6 @@ def load_model(path: Path, *needs: str) -> Any:
         if not hasattr(model, need):
             raise DataError(f"{path} holds a {type(model).__name__}, which has no {need}")
     return model
-
-
-def framed(X: Array, names: Sequence[str] | None) -> Any:
-    """Rows with the names that an estimator keeps or expects."""
-    if names is None:
-        return X
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "columns with names need pandas, which is not installed; run: pip install "
-            "'qaffde[data]'"
-        ) from error
-    return pd.DataFrame(X, columns=list(names))
 
 
 def filler(model: Any, names: Sequence[str] | None) -> Callable[[Array], Array]:

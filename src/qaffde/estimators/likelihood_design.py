@@ -97,6 +97,8 @@ class Search:
         Held-out log-densities of candidates that were judged before.
     report : callable
         Called as ``report(name, mean)`` after each candidate that was not known.
+    average : bool
+        Whether a mixture may be one averaged over its posterior, of many parts.
 
     Attributes
     ----------
@@ -114,10 +116,11 @@ class Search:
         deadline: float,
         known: dict[str, Tensor],
         report: Callable[[str, float], None],
+        average: bool = False,
     ) -> None:
         self.Z, self.weight, self.judge = Z, weight, judge
         self.seed, self.deadline = seed, deadline
-        self.known, self.report = known, report
+        self.known, self.report, self.average = known, report, average
         self.values: dict[str, float] = {}
         self.seconds: dict[int, float] = {}
         self.fits: dict[tuple[MeasureSpec, int, int], BaseMeasure] = {}
@@ -138,7 +141,7 @@ class Search:
     def chosen(self) -> tuple[MeasureSpec, GaussianMeasure]:
         """The mixture of Gaussians that held-out rows like best."""
         split, d = self.splits[ROUGH_ROWS][0], self.Z.shape[1]
-        if d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
+        if self.average and d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
             return choose_average(split, self.generator)
         mixture = choose_mixture(split, self.generator())
         return MeasureSpec("mixture", len(mixture.weights)), mixture
@@ -153,8 +156,6 @@ class Search:
         specs: list[MeasureSpec],
         bandwidth: Tensor | None,
         ridge: float | None,
-        *,
-        may_be_bare: bool = False,
     ) -> Candidate:
         """Best candidate; a bandwidth or ridge that is given stays as it is.
 
@@ -170,9 +171,7 @@ class Search:
         stretches = self._stretches(len(h)) if bandwidth is None else []
         moves = stretches + ([stiffer] if ridge is None else [])
         if best.spec.strength is not None:
-            best = self._best(
-                [replace(best, bare=True), best] if may_be_bare else [best], ROUGH_ROWS
-            )
+            best = self._best([replace(best, bare=True), best], ROUGH_ROWS)
             return best if best.bare else self._climb(best, moves[len(stretches) :], ROUGH_ROWS)
         if best.spec.name == "mixture" and bandwidth is None:
             moves.append(blurrier)

@@ -136,7 +136,13 @@ class LikelihoodEstimator(BornEstimator):
             deadline=clock.at(SEARCH_SHARE),
             known=known,
             report=report,
+            average=self._is_free(),
         )
+
+    def _is_free(self) -> bool:
+        """Whether nobody asked for features of a kind, or for a mixture of a size."""
+        free = (self.n_features, self.bandwidth, self.n_base_components)
+        return all(isinstance(value, str) for value in free) and not self.learn_features
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that a candidate's value depends on."""
@@ -160,8 +166,7 @@ class LikelihoodEstimator(BornEstimator):
         if n < FEW_ROWS:
             h = self._by_rule(h, _silverman, rows, search)
             return Candidate(specs[0], h, RIDGE_ROWS if ridge is None else ridge)
-        free = self.n_features == "auto" and not self.learn_features
-        return search.run(specs, h, ridge, may_be_bare=free)
+        return search.run(specs, h, ridge)
 
     @staticmethod
     def _by_rule(h: Tensor | None, rule: Rule, rows: Rows, search: Search) -> Tensor:

@@ -228,7 +228,7 @@ def _(density: DefensiveDensity) -> BornMixture:
     shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
     terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
     mean, C = density.mean.double(), density.cholesky.double()
-    background = Term(log_epsilon, NormalLaw(), mean, C, _constant(len(mean)))
+    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
     return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
 
 
@@ -271,6 +271,7 @@ def _term(form: TrigonometricForm, log_weight: Tensor, law: Law, m: Tensor, C: T
     return Term(log_weight, law, m, C, moved)
 
 
-def _constant(d: int) -> TrigonometricForm:
+def constant_form(d: int) -> TrigonometricForm:
+    """The form of d columns that is one everywhere."""
     W, b = torch.zeros(1, d, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     return TrigonometricForm.squared(W, b, torch.ones(1, 1, dtype=torch.float64))

@@ -23,7 +23,10 @@ def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
     log_marginal : Tensor of shape (n,)
         Logarithm of the term at x, its last columns integrated out.
     """
-    t, pairs = x.shape[1], term.form.coefficients.pairs
+    t, u = x.shape[1], term.whiten(x)
+    if not term.form.W.any():
+        return term.unwhiten(u, u.new_zeros(len(u), term.n_dims - t))
+    pairs = term.form.coefficients.pairs
     moments = PairMoments(term.law, term.form.W[:, t:])
     forms = [
         pairs.schur(-1j * moments.first(k, -1), 1j * moments.first(k, 1))
@@ -35,7 +38,6 @@ def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
         c, s = theta.cos(), theta.sin()
         return torch.stack([form.of_waves(c, s) for form in forms], 1)
 
-    u = term.whiten(x)
     mean_q = (log_marginal - term.log_prefactor(u)).exp()
     v = torch.cat([first_moments(block) for block in u.split(BLOCK)])
     return term.unwhiten(u, v / mean_q[:, None])
@@ -44,6 +46,10 @@ def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
 def term_second_moment(term: Term, origin: Tensor) -> Tensor:
     """E[(x − origin)(x − origin)ᵀ] of a term divided by its mass, of shape (d, d)."""
     d, form = term.n_dims, term.form
+    if not form.W.any():
+        shift = term.offset - origin
+        variance = term.law.characteristic(torch.zeros(d, dtype=torch.float64), 2)
+        return (term.scale * variance) @ term.scale.T + torch.outer(shift, shift)
     moments = PairMoments(term.law, form.W)
     c, s = form.b.cos()[None], form.b.sin()[None]
     mass = (term.log_mass - term.log_coefficient).exp()
