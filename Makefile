@@ -4,7 +4,9 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := cli,data,files,flows,lint,onnx,plot,search,test
+EXTRAS := cli,data,distributed,files,flows,lint,onnx,plot,search,test
+DOCS_STAMP := $(VENV)/.installed-docs
+SPHINX_ARGS ?=
 # Candidates, best first: the first that runs and is new enough makes the environment. PYTHON=… overrides.
 PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
 PYTEST_ARGS ?=
@@ -39,8 +41,10 @@ format: $(STAMP) ## let ruff rewrite the sources
 bench: $(STAMP) ## time qaffde beside the alternatives
 	@$(BIN)/python -m benchmarks
 
-docs: $(STAMP) ## run every example in README.md and docs/*.md
+docs: $(DOCS_STAMP) ## run every example in README.md and docs/*.md, and build the pages in docs/_build/html
 	@$(BIN)/python -m pytest --doctest-glob='*.md' $(wildcard README.md docs/*.md)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going $(SPHINX_ARGS) docs docs/_build/html
+	@echo "pages: docs/_build/html/index.html"
 
 install: $(STAMP) ## create .venv without running anything
 
@@ -48,6 +52,7 @@ constraints: | $(BIN)/python ## resolve the newest versions and pin them in cons
 	@$(BIN)/python .ci/constraints.py
 
 clean: ## remove caches and build products (.venv stays)
+	@rm -rf docs/_build docs/auto_examples docs/api/backreferences docs/api/generated
 	@rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
@@ -65,4 +70,9 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing qaffde and what it needs into $(VENV) (once, about a minute)"
 	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt hatchling editables
 	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	@echo "Installing what the pages need into $(VENV) (once)"
+	@$(BIN)/python -m pip install -q --no-compile --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS),docs]'
 	@touch $@

@@ -5,8 +5,8 @@
 
 Both train with defaults on the same rows, one after the other in one process, and are judged on
 the same held-out rows. The flow gets as many steps as fit into F times the time, so that its
-learning rate falls to the end. Time is processor time. Rows are appended as they are measured, and those that are there
-are not measured again.
+learning rate falls to the end. Time is processor time. Rows are appended as they are measured, and
+those that are there are not measured again.
 """
 
 import argparse
@@ -105,8 +105,8 @@ def report(rows: list[Row], page: Path = PAGE) -> None:
 
 `QAFFDESGD()` and a neural spline flow (zuko, autoregressive, our defaults) on the same
 {rows[0]["n_train"]:,} rows, in one process, {rows[0]["threads"]} thread(s).
-The flow gets as many steps as fit into {rows[0]["factor"]:g} times the processor time that QAFFDE-SGD took.
-Excess: held-out negative log-likelihood over the true one, in nats.
+The flow gets as many steps as fit into {rows[0]["factor"]:g} times the processor time that
+QAFFDE-SGD took. Excess: held-out negative log-likelihood over the true one, in nats.
 
 {table(rows)}
 

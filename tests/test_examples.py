@@ -1,18 +1,24 @@
-"""The demo and the examples run, in small: they print their tables and draw their pictures."""
+"""The demo and the pictures of the README, in small: they print their tables and draw.
 
+The tutorials run when the pages are built, which CI does (`make docs`).
+"""
+
+import pkgutil
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
+import qaffde
 from qaffde import demo
 
 pytest.importorskip("matplotlib")
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
+NOT_API = {"qaffde.cli", "qaffde.demo"}  # commands, not modules to import
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +36,8 @@ def run(main, picture, capsys, *arguments):
     return [line.split() for line in printed.splitlines() if line]
 
 
-def example(name):
-    path = EXAMPLES / f"{name}.py"
+def picture(name):
+    path = PICTURES / f"{name}.py"
     if not path.exists():
         pytest.skip("examples live in the repository, not in the package")
     return runpy.run_path(str(path))["main"]
@@ -61,17 +67,27 @@ def test_demo_without_matplotlib_still_prints_the_table(tmp_path, capsys, monkey
 
 
 def test_first_density(tmp_path, capsys):
-    head, *rows, _ = run(example("plot_first_density"), tmp_path / "first.png", capsys)
+    head, *rows, _ = run(picture("first_density"), tmp_path / "first.png", capsys)
     assert head[0] == "target"
     assert [row[0] for row in rows] == ["star_eight", "swiss_roll", "potential_3"]
     assert all(0.5 < float(row[4]) < 1 for row in rows)  # Spearman
 
 
 def test_bounded_data(tmp_path, capsys):
-    _, *rows, _ = run(example("plot_bounded_data"), tmp_path / "bounded.png", capsys)
+    _, *rows, _ = run(picture("bounded_data"), tmp_path / "bounded.png", capsys)
     outside = {(data, method): float(mass) for data, method, _, mass in rows}
     assert list(outside) == [
         (data, method) for data in ("shares", "potential_2") for method in ("QAFFDE", "KDE")
     ]
     for data in ("shares", "potential_2"):
         assert outside[data, "QAFFDE"] < 0.1 * outside[data, "KDE"]
+
+
+def test_api_pages_have_every_public_module():
+    listing = Path(__file__).parents[1] / "docs/api/index.md"
+    if not listing.exists():
+        pytest.skip("pages live in the repository, not in the package")
+    names = [m.name for m in pkgutil.iter_modules(qaffde.__path__) if not m.name.startswith("_")]
+    public = {f"qaffde.{name}" for name in names} - NOT_API
+    listed = {line.strip() for line in listing.read_text().splitlines() if "qaffde." in line}
+    assert public - listed == set()

@@ -1,6 +1,6 @@
 """QAFFDE on three planar densities: the truth beside the estimate (the picture of the README).
 
-    python examples/plot_first_density.py [--n ROWS] [--out FILE]
+    python examples/pictures/first_density.py [--n ROWS] [--out FILE]
 
 The estimator is used as it comes. It sees the rows only; the truth is there to compare.
 """
@@ -21,7 +21,7 @@ from qaffde.targets import get_target
 TARGETS = ("star_eight", "swiss_roll", "potential_3")
 SIDE = 200
 LINE = "{:<12} {:>6.1f} {:>9} {:>5} {:>9.4f} {:>11.4f}"
-PICTURE = Path(__file__).parents[1] / "docs/images/first_density.png"
+PICTURE = Path(__file__).parents[2] / "docs/images/first_density.png"
 
 
 def grid(view: np.ndarray) -> np.ndarray:
