@@ -1,8 +1,10 @@
 """How well QAFFDE does on the benchmark densities, and that it cheats on none of them."""
 
+import numpy as np
 import pytest
 
 from qaffde import QAFFDE
+from qaffde.estimators import data_measure
 from qaffde.metrics import excess_nll, excess_nll_standard_error, spearman
 from qaffde.targets import PLANAR, get_target
 
@@ -72,3 +74,14 @@ def test_more_rows_are_better():
         excess_nll(*compare("swiss_roll", QAFFDE(200, random_state=0), n)) for n in (300, 5000)
     )
     assert many < 0.5 * few
+
+
+@pytest.mark.parametrize("reach", [3.5, 0.0])
+def test_one_gaussian_under_separate_parts_shows_no_images_of_them(monkeypatch, reach):
+    """A lattice repeats itself; within the reach of its base that would be humps without rows."""
+    monkeypatch.setattr(data_measure, "GAUSSIAN_REACH", reach)
+    rng = np.random.default_rng(0)
+    X = (rng.choice([-3.0, 3.0], 2000) + 0.5 * rng.standard_normal(2000))[:, None]
+    model = QAFFDE(base_measure="gaussian", features="lattice", random_state=0).fit(X)
+    outside = 1 - model.probability([-5.5], [5.5])
+    assert (outside < 0.005) == (reach > 0)

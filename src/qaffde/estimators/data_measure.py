@@ -19,6 +19,8 @@ MIXTURE_ROWS = 100_000
 """Rows that expectation–maximisation sees: a base measure is only where the density starts."""
 AVERAGE_WORK, MAX_SWEEPS = 25_600, 400
 """Sweeps times components of the chain over a mixture's posterior, and the most sweeps."""
+GAUSSIAN_REACH = 3.5
+"""Standard deviations within which one Gaussian still has weight."""
 RIDGE = 1e-7
 """Variance added to every column, for rows that leave a direction empty."""
 
@@ -198,10 +200,17 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 
 
 def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:
-    """Lower and upper ends of what the features must tell apart: the box, or the rows."""
+    """Lower and upper ends of what the features must tell apart: the box, or the rows.
+
+    One Gaussian reaches further than rows in separate parts: what repeats within its reach is seen.
+    """
     if isinstance(measure, BoxMeasure):
         return measure.lower, measure.upper
-    return Z.amin(0), Z.amax(0)
+    lower, upper = Z.amin(0), Z.amax(0)
+    if isinstance(measure, GaussianMeasure) and len(measure.weights) == 1:
+        reach = GAUSSIAN_REACH * measure.covariances[0].diagonal().sqrt()
+        return lower.minimum(measure.means[0] - reach), upper.maximum(measure.means[0] + reach)
+    return lower, upper
 
 
 def within_scale(measure: GaussianMeasure) -> Tensor:
