@@ -202,7 +202,7 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:
     """Lower and upper ends of what the features must tell apart: the box, or the rows.
 
-    One Gaussian reaches further than rows in separate parts: what repeats within its reach is seen.
+    One Gaussian reaches further than rows in separate parts, and what repeats there is seen.
     """
     if isinstance(measure, BoxMeasure):
         return measure.lower, measure.upper
