@@ -1,5 +1,6 @@
 """``qaffde explore`` as a person runs it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -48,7 +49,7 @@ def test_it_serves_until_interrupted(model_file):
 def run(monkeypatch):
     """Run the command up to the moment where it would wait."""
     served, opened = [], []
-    monkeypatch.setattr(command, "serve", served.append)
+    monkeypatch.setattr(command, "serve", lambda server, quiet: served.append(server))
     monkeypatch.setattr(command.webbrowser, "open", opened.append)
 
     def ran(*arguments):
@@ -66,6 +67,11 @@ def test_the_address_is_printed_and_opened(run, model_file):
         if thread.daemon and thread is not command.threading.current_thread():
             thread.join(5)
     assert opened == [served[0].address]
+
+
+def test_json_is_one_object_with_the_address(run, model_file):
+    found, served, _ = run(model_file, "--no-browser", "--json")
+    assert json.loads(found.stdout) == {"model": str(model_file), "address": served[0].address}
 
 
 def test_facts_of_the_model_are_handed_on(run, model_file):

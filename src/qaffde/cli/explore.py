@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from qaffde.cli.commands import Model, load_model
+from qaffde.cli.commands import Json, Model, load_model
 from qaffde.cli.errors import note, reporting
+from qaffde.cli.output import print_json
 from qaffde.explore import Explorer, ExplorerServer
 from qaffde.explore.server import LOOPBACK, is_loopback
 
@@ -26,6 +27,7 @@ def explore(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")
     ] = True,
+    json: Json = False,
 ) -> None:
     """Open a page to move through a density: pick columns, drag values, select a box."""
     with reporting():
@@ -33,20 +35,24 @@ def explore(
         if not is_loopback(host):
             note(f"anyone who can reach {host} can look at this model; leave out --host if not")
         with ExplorerServer(Explorer(density), facts(model.name, density), host, port) as server:
-            typer.echo(f"{model} is at {server.address} until Ctrl-C")
+            if json:
+                print_json({"model": str(model), "address": server.address})
+            else:
+                typer.echo(f"{model} is at {server.address} until Ctrl-C")
             if browser:
                 threading.Thread(
                     target=webbrowser.open, args=[server.address], daemon=True
                 ).start()
-            serve(server)
+            serve(server, quiet=json)
 
 
-def serve(server: ExplorerServer) -> None:
+def serve(server: ExplorerServer, *, quiet: bool = False) -> None:
     """Answer until a person interrupts."""
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
-        typer.echo("stopped")
+        if not quiet:
+            typer.echo("stopped")
 
 
 def facts(name: str, model: Any) -> dict[str, Any]:
