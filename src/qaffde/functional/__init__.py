@@ -9,6 +9,7 @@ from qaffde.functional.density_matrix import (
 from qaffde.functional.fourier import FREQUENCIES, fourier_features
 from qaffde.functional.gram import gram_matrix, inverse_square_root
 from qaffde.functional.kernels import gamma_from_bandwidth, gaussian_kernel, log_kernel_mass
+from qaffde.functional.lattice import Lattice, LatticeSeries
 from qaffde.functional.measures import (
     box_characteristic,
     box_pair_characteristics,
@@ -21,6 +22,8 @@ from qaffde.functional.spectrum import purity, von_neumann_entropy
 
 __all__ = [
     "FREQUENCIES",
+    "Lattice",
+    "LatticeSeries",
     "add_rank_update",
     "box_characteristic",
     "box_pair_characteristics",

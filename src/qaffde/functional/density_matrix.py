@@ -15,7 +15,8 @@ def add_rank_update(rho: Tensor, phi: Tensor) -> None:
     """Add φᵀφ to the lower triangle of `rho`, in place.
 
     A batch is one symmetric rank-n update (BLAS ``syrk``): half the work of a matrix product, and
-    no D × D temporary. Off the CPU, where torch offers no such routine, it is a plain product.
+    in float64 no D × D temporary. Off the CPU, where torch offers no such routine, it is a plain
+    product.
 
     Parameters
     ----------
@@ -26,6 +27,8 @@ def add_rank_update(rho: Tensor, phi: Tensor) -> None:
     if rho.device.type == "cpu" and phi.dtype == torch.float64:
         # Fortran sees C-ordered arrays transposed: its upper triangle is our lower one.
         blas.dsyrk(1.0, phi.numpy().T, beta=1.0, c=rho.numpy().T, overwrite_c=1)
+    elif rho.device.type == "cpu" and phi.dtype == torch.float32:
+        rho += torch.from_numpy(blas.ssyrk(1.0, phi.numpy().T).T)
     else:
         rho += (phi.T @ phi).to(rho.dtype)
 

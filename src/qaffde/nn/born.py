@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
@@ -11,6 +12,16 @@ from qaffde import functional as QF
 from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure
+
+
+@dataclass
+class _Cache:
+    """What a Born density keeps between calls, and the state of the tensors that it is of."""
+
+    key: Hashable
+    log_normalizer: Tensor | None = None
+    searched: bool = False
+    series: QF.LatticeSeries | None = None
 
 
 class Density(nn.Module, ABC):
@@ -61,7 +72,7 @@ class BornDensity(Density):
         self.features = features
         self.state = DensityMatrix(factor)
         self.measure = measure
-        self._cache: tuple[Hashable, Tensor] | None = None
+        self._cache = _Cache(())
 
     @property
     def factor(self) -> nn.Parameter:
@@ -90,20 +101,49 @@ class BornDensity(Density):
     def log_unnormalized(self, x: Tensor) -> Tensor:
         """Log m‖Lφ‖² of shape (...), not divided by its integral."""
         flat = x.reshape(-1, x.shape[-1])
-        log_born = self.state.log_expectation(self.features(flat))
-        return (log_born + self.measure.log_density(flat)).reshape(x.shape[:-1])
+        return (self._log_square(flat) + self.measure.log_density(flat)).reshape(x.shape[:-1])
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while no gradient is asked and nothing changes."""
-        tensors = [*self.parameters(), *self.buffers()]
-        learning = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        if learning or torch.compiler.is_compiling():
+        cache = self._kept()
+        if cache is None:
             return self.measure.log_normalizer(self.factor, self.features)
+        if cache.log_normalizer is None:
+            log_z = self.measure.log_normalizer(self.factor, self.features)
+            cache.log_normalizer = log_z.detach()
+        return cache.log_normalizer
+
+    def _log_square(self, x: Tensor) -> Tensor:
+        """Log ‖Lφ‖² of shape (n,); on a lattice, once it is frozen, by a series of its waves."""
+        series = None if x.requires_grad else self.series()
+        q = self._square(x) if series is None else series.refined(x, self._square)
+        return q.log()
+
+    def series(self) -> QF.LatticeSeries | None:
+        """The series of ‖Lφ‖² on a lattice; None beside one, or while something learns."""
+        cache = self._kept()
+        if cache is not None and not cache.searched:
+            lattice = QF.Lattice.of(self.features.W)
+            if lattice is not None:
+                cache.series = QF.LatticeSeries.of(lattice, self._square)
+            cache.searched = True
+        return None if cache is None else cache.series
+
+    def _square(self, x: Tensor) -> Tensor:
+        return self.state.expectation(self.features(x))
+
+    def _kept(self) -> "_Cache | None":
+        """What holds as long as nothing changes; None while something learns."""
+        if torch.compiler.is_compiling():
+            return None
+        features = self.features
+        tensors = (self.factor, features.W, features.b, features.a, *self.measure.buffers())
+        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            return None
         key = tuple((t.data_ptr(), t._version, t.dtype) for t in tensors)
-        if self._cache is None or self._cache[0] != key:
-            log_z = self.measure.log_normalizer(self.factor, self.features).detach()
-            self._cache = (key, log_z)
-        return self._cache[1]
+        if self._cache.key != key:
+            self._cache = _Cache(key)
+        return self._cache
 
     @torch.no_grad()
     def sample(

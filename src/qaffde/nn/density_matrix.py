@@ -51,7 +51,11 @@ class DensityMatrix(nn.Module):
 
     def log_expectation(self, phi: Tensor) -> Tensor:
         """Log φᵀρφ of shape (...), not divided by the trace."""
-        return (phi @ self.factor.T).square().sum(-1).log()
+        return self.expectation(phi).log()
+
+    def expectation(self, phi: Tensor) -> Tensor:
+        """Born rule φᵀρφ = ‖Lφ‖² of shape (...), not divided by the trace."""
+        return (phi @ self.factor.T).square().sum(-1)
 
     def log_trace(self) -> Tensor:
         """Logarithm of the trace of ρ."""

@@ -28,7 +28,16 @@ class BaseMeasure(nn.Module, ABC):
         """χ(ω), complex of shape (n,), at frequencies of shape (n, d)."""
 
     def gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix G of shape (D, D); measures whose pairs factorise override it."""
+        """Gram matrix G of shape (D, D)."""
+        W, b, a = features.W, features.b, features.a
+        learning = torch.is_grad_enabled() and W.requires_grad
+        lattice = None if learning or torch.compiler.is_compiling() else QF.Lattice.of(W)
+        if lattice is not None:
+            return lattice.gram(self.characteristic(lattice.frequencies), b, a)
+        return self._gram(features)
+
+    def _gram(self, features: FourierFeatures) -> Tensor:
+        """Gram matrix of any frequencies; measures whose pairs factorise override it."""
         return QF.gram_matrix(features.W, features.b, features.a, self.characteristic)
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
@@ -65,7 +74,7 @@ class BoxMeasure(BaseMeasure):
         """Product of phases and cardinal sines."""
         return QF.box_characteristic(omega, self.lower, self.upper)
 
-    def gram(self, features: FourierFeatures) -> Tensor:
+    def _gram(self, features: FourierFeatures) -> Tensor:
         """Gram matrix from D × D products."""
         pairs = QF.box_pair_characteristics(features.W, features.b, self.lower, self.upper)
         return 0.5 * torch.outer(features.a, features.a) * pairs
@@ -115,7 +124,7 @@ class GaussianMeasure(BaseMeasure):
         terms = [QF.gaussian_characteristic(omega, m, S) for _, m, S in self._components()]
         return torch.einsum("k,kn->n", self.weights.to(terms[0]), torch.stack(terms))
 
-    def gram(self, features: FourierFeatures) -> Tensor:
+    def _gram(self, features: FourierFeatures) -> Tensor:
         """Gram matrix from D × D products, one component after the other."""
         W, b, a = features.W, features.b, features.a
         pairs = torch.zeros_like(a)

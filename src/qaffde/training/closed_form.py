@@ -32,6 +32,9 @@ Rank = int | float | str
 def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
     """Sum of w φ(x) φ(x)ᵀ over batches of points and weights; memory does not see their number.
 
+    From the second batch on, features on a lattice leave their moments of waves behind, which is
+    much shorter (see :mod:`qaffde.functional.lattice`), and enter ρ in the end.
+
     Parameters
     ----------
     features : FourierFeatures
@@ -41,12 +44,19 @@ def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Te
     -------
     Tensor of shape (D, D)
     """
-    D = features.n_features
+    D, lattice = features.n_features, QF.Lattice.of(features.W.detach())
     rho = torch.zeros(D, D, dtype=torch.float64, device=features.W.device)
+    moments = None
     with torch.no_grad():
-        for x, weight in batches:
-            QF.add_rank_update(rho, features(x).mul_(weight.sqrt()[:, None]))
-    return QF.symmetrize_lower(rho)
+        for number, (x, weight) in enumerate(batches):
+            if number and lattice is not None:
+                moments = lattice.add_moments(moments, x, weight)
+            else:
+                QF.add_rank_update(rho, features(x).mul_(weight.sqrt()[:, None]))
+        rho = QF.symmetrize_lower(rho)
+        if lattice is not None and moments is not None:
+            rho += lattice.gram(lattice.characteristic(moments), features.b, features.a)
+    return rho
 
 
 def row_batches(

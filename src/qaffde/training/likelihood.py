@@ -14,7 +14,7 @@ that take large coefficients for a small norm, and the problem keeps its form.
 """
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -73,6 +73,18 @@ class Whitening:
     level: Tensor
     ridge: float
 
+    def to(self, device: torch.device | str) -> "Whitening":
+        """The same map on a device."""
+        if self.level.device == torch.device(device):
+            return self
+        return replace(
+            self,
+            features=deepcopy(self.features).to(device),
+            measure=deepcopy(self.measure).to(device),
+            transform=self.transform.to(device),
+            level=self.level.to(device),
+        )
+
     @torch.no_grad()
     def coordinates(self, X: Tensor) -> Tensor:
         """Coordinates e of shape (N, n) of rows of shape (N, d), in float32.
@@ -82,7 +94,7 @@ class Whitening:
         features, T = deepcopy(self.features).float(), self.transform.float()
         E = T.new_empty(len(X), T.shape[1])
         for x, e in zip(X.split(BLOCK), E.split(BLOCK), strict=True):
-            torch.mm(features(x.float()), T, out=e)
+            torch.mm(features(x.to(T)), T, out=e)
         return E
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
@@ -103,7 +115,7 @@ class Whitening:
         """Log-density of shape (N,) at rows whose coordinates are E, to float32's precision."""
         squares = state.factor.to(self.level).square()
         mass = (squares * (1 - self.ridge / self.level)).sum() / squares.sum()
-        return state(E).to(self.level) + self.measure.log_density(X) - mass.log()
+        return state(E).to(self.level) + self.measure.log_density(X.to(self.level)) - mass.log()
 
     def density(self, state: DensityMatrix) -> BornDensity:
         """The density of a state of the coordinates."""
@@ -284,7 +296,8 @@ def _polish(
     batch_size = peers.share_of(adam.settings["batch_size"])  # type: ignore[arg-type]
     steps = _steps(POLISH_EPOCHS, peers.largest(len(Z)), batch_size)
     config = adam.config(steps, learning_rate=1e-3, time_limit=time_limit, batch_size=batch_size)
-    module, rows = WhitenedState(space, state), (Z.float(), weight.float())
+    module = WhitenedState(space, state)
+    rows = (Z.to(module.transform), weight.to(module.transform))
     train(
         module,
         negative_log_likelihood,
