@@ -1,15 +1,20 @@
 """Rows that do not fit into memory: seconds, rows a second, and memory beyond the interpreter's.
 
-    python -m benchmarks.out_of_core [--rows N …] [--columns d] [--features D] [--source S …]
+    python -m benchmarks.out_of_core run [--rows N …] [--columns d] [--features D] [--source S …]
+        [--given] [--out FILE]
+    python -m benchmarks.out_of_core report [--rows FILE]
 
 Rows lie in a file of NumPy that is mapped, in Parquet files, or come from a generator that draws
-them. Each measurement runs in a process of its own, since the peak of the resident set never
-falls; what the process held once its libraries were imported is subtracted. Nothing is tuned:
-bandwidth, base measure and features are chosen in the time that is printed. Rows of results are
-appended, and the table shows them all.
+them and can be read once. Each measurement runs in a process of its own; what the process held
+once its libraries were imported is subtracted from the peak, and from the resident set after 1,
+10, 50 and 100 % of the rows. Bandwidth, base measure and features are chosen in the time that is
+printed or, with ``--given``, are numbers; a generator's are chosen by its first 100 000 rows.
+``run`` appends to the rows of results, ``report`` writes all of them into the page.
 """
 
 import argparse
+import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +27,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.streaming import peak_memory
+from benchmarks.pages import fill
 from experiments import ROOT
 from qaffde import QAFFDE
 from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.streams import chunks
+from qaffde.streams.chunked import print_progress
 
 ROWS = ROOT / "benchmarks/results/out_of_core.jsonl"
+PAGE = ROOT / "docs/how_big.md"
 LENGTHS = (100_000, 1_000_000, 10_000_000)
+N_FEATURES = 1000
 CHUNK = 100_000
 TEST_ROWS = 10_000
+SHARES = (0.01, 0.1, 0.5, 1.0)
+"""Of the rows, after which the resident set is read."""
+TARGET_ROWS, TARGET_MIB = 100_000_000, 1024.0
+GIVEN = {"bandwidth": 0.15, "bounds": (-8.0, 6.0)}
 
 
 def draw(n: int, d: int, seed: int) -> NDArray[np.float64]:
@@ -88,13 +100,13 @@ def run(
     d: int,
     sources: Iterable[str],
     folder: Path | None,
-    n_features: int | str = "auto",
+    parameters: dict[str, Any],
 ) -> Iterator[Row]:
     """One row for each source and length; files are written and measured in fresh processes."""
     for source, n in product(sources, lengths):
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             data = _fresh(SOURCES[source], n, d, Path(scratch)) if source != "generator" else None
-            yield _fresh(measure, source, n, d, data, n_features)
+            yield _fresh(measure, source, n, d, data, parameters)
 
 
 def _fresh(function: Callable[..., Any], *args: Any) -> Any:
@@ -102,16 +114,51 @@ def _fresh(function: Callable[..., Any], *args: Any) -> Any:
         return process.submit(function, *args).result()
 
 
-def measure(source: str, n: int, d: int, data: Any, n_features: int | str) -> Row:
+class Watch:
+    """Progress that prints, and reads the resident set after some shares of the rows.
+
+    Parameters
+    ----------
+    n : int
+        Rows in all.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n, self.marks = n, list[Row]()
+        self.show, self.before, self.start = print_progress(), resident(), time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.start
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        """Hear of rows that are done."""
+        self.show(what, done, self.n)
+        while what == "adding up" and self._due(done):
+            self.marks.append(
+                {
+                    "share": SHARES[len(self.marks)],
+                    "rows": done,
+                    "seconds": round(self.seconds, 2),
+                    "growth_mib": round(resident() - self.before, 1),
+                }
+            )
+
+    def _due(self, done: int) -> bool:
+        return len(self.marks) < len(SHARES) and done >= SHARES[len(self.marks)] * self.n
+
+
+def measure(source: str, n: int, d: int, data: Any, parameters: dict[str, Any]) -> Row:
     """Fit the rows of one source, and score some others."""
     rows: Any = parts(n, d)
     if source == "memmap":
         rows = np.load(data, mmap_mode="r")
     elif source == "parquet":
         rows = data
-    before, start = peak_memory(), time.perf_counter()
-    model = QAFFDE(n_features, random_state=0).fit(chunks(rows, progress=True))
-    seconds, grown = time.perf_counter() - start, peak_memory() - before
+    watch = Watch(n)
+    model = QAFFDE(**parameters, random_state=0).fit(chunks(rows, progress=watch))
+    seconds, grown = watch.seconds, peak_memory() - watch.before
     test: Any = draw(TEST_ROWS, d, 10**6)
     if source == "parquet":
         import pandas as pd
@@ -122,63 +169,121 @@ def measure(source: str, n: int, d: int, data: Any, n_features: int | str) -> Ro
         "n": n,
         "d": d,
         "data_mib": round(8 * n * d / 2**20, 1),
+        "disk_mib": round(disk_bytes(data) / 2**20, 1),
         "n_features": model.n_fourier_features_,
+        "frame": "given" if "bounds" in parameters else "chosen",
         "base_measure": model.base_measure_,
         "seconds": round(seconds, 2),
         "rows_per_second": round(n / seconds),
-        "interpreter_mib": round(before, 1),
+        "interpreter_mib": round(watch.before, 1),
         "peak_growth_mib": round(grown, 1),
+        "marks": watch.marks,
         "mean_log_density": model.score(test),
         **provenance(),
     }
 
 
+def resident() -> float:
+    """Resident set of this process now, in MiB."""
+    import psutil
+
+    return float(psutil.Process().memory_info().rss / 2**20)
+
+
+def peak_memory() -> float:
+    """Largest resident set of this process so far, in MiB.
+
+    What ``getrusage`` says begins, on Linux, with that of the process that started this one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def disk_bytes(data: Path | None) -> int:
+    """Bytes of a file, or of the files in a folder."""
+    if data is None:
+        return 0
+    files = data.iterdir() if data.is_dir() else [data]
+    return sum(file.stat().st_size for file in files)
+
+
 def table(rows: list[Row]) -> str:
     """All measurements in Markdown."""
-    head = [
-        "source",
-        "rows",
-        "columns",
-        "features",
-        "data MiB",
-        "s",
-        "rows/s",
-        "peak MiB",
-        "mean log p",
+    head = ["source", "rows", "columns", "frame", "features", "data MiB", "s", "rows/s"]
+    marks = [f"{share:.0%}" for share in SHARES]
+    return markdown_table([*head, *marks, "peak", "mean log p"], [_line(row) for row in rows])
+
+
+def _line(row: Row) -> list[str]:
+    return [
+        row["source"],
+        f"{row['n']:,}",
+        str(row["d"]),
+        row["frame"],
+        str(row["n_features"]),
+        f"{row['data_mib']:,.0f}",
+        f"{row['seconds']:.1f}",
+        f"{row['rows_per_second']:,}",
+        *(f"{mark['growth_mib']:.0f}" for mark in row["marks"]),
+        f"{row['peak_growth_mib']:.0f}",
+        f"{row['mean_log_density']:.4f}",
     ]
-    lines = [
-        [
-            row["source"],
-            f"{row['n']:,}",
-            str(row["d"]),
-            str(row["n_features"]),
-            f"{row['data_mib']:,.0f}",
-            f"{row['seconds']:.1f}",
-            f"{row['rows_per_second']:,}",
-            f"{row['peak_growth_mib']:.0f}",
-            f"{row['mean_log_density']:.4f}",
-        ]
-        for row in rows
-    ]
-    return markdown_table(head, lines)
+
+
+def verdict(rows: list[Row]) -> str:
+    """Peak memory of the longest stream beside its target."""
+    longest = max(rows, key=lambda row: row["n"])
+    n, peak = longest["n"], max(row["peak_growth_mib"] for row in rows if row["n"] == longest["n"])
+    if n < TARGET_ROWS:
+        wanted = f"{TARGET_ROWS:,} rows are wanted"
+    else:
+        wanted = f"{TARGET_MIB:.0f} wanted: {'met' if peak < TARGET_MIB else 'MISSED'}"
+    return (
+        f"{n:,} × {longest['d']} rows: at most {peak:.0f} MiB above the interpreter's "
+        f"{longest['interpreter_mib']:.0f}; {wanted}"
+    )
+
+
+def report(rows: list[Row], page: Path = PAGE) -> None:
+    """Write table and verdict between the markers of the page."""
+    fill(page, "out_of_core", f"{table(rows)}\n\n{verdict(rows)}.")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
+    options = _parser().parse_args(arguments)
+    if options.command == "report":
+        report(read_rows(options.rows), options.page)
+        return
+    parameters = {"n_features": options.features, **(GIVEN if options.given else {})}
+    sources, folder = options.source, options.folder
+    for row in run(options.rows, options.columns, sources, folder, parameters):
+        append_row(row, options.out)
+    rows = read_rows(options.out)
+    print(table(rows), verdict(rows), sep="\n\n")
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
-    parser.add_argument("--columns", type=int, default=2, metavar="d")
-    parser.add_argument("--features", type=int, metavar="D", help="Fourier features")
-    parser.add_argument("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
-    parser.add_argument("--folder", type=Path, default=None, help="where the data are written")
-    parser.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    options = parser.parse_args(arguments)
-    sources, folder = options.source, options.folder
-    for row in run(options.rows, options.columns, sources, folder, options.features or "auto"):
-        append_row(row, options.out)
-    print(table(read_rows(options.out)))
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="measure and append rows")
+    command.add_argument("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
+    command.add_argument("--columns", type=int, default=2, metavar="d")
+    command.add_argument("--features", type=int, default=N_FEATURES, metavar="D")
+    command.add_argument("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
+    command.add_argument("--given", action="store_true", help="give bandwidth and bounds")
+    command.add_argument("--folder", type=Path, default=None, help="where the data are written")
+    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
+    command = commands.add_parser("report", help="write the table into the page")
+    command.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
+    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
+    return parser
 
 
 if __name__ == "__main__":

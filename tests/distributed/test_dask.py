@@ -109,6 +109,39 @@ def test_scores_are_lazy_and_known():
     np.testing.assert_allclose(scores, sgd.score_samples(X), atol=TOLERANCE)
 
 
+def unreadable(number):
+    raise AssertionError(f"partition {number} was computed")
+
+
+def test_nothing_is_computed_before_it_is_asked_for():
+    model = QAFFDE(**GIVEN).fit(FRAME)
+    parts = [dask.delayed(unreadable)(number) for number in range(3)]
+    array = da.concatenate([da.from_delayed(part, (10, 2), float) for part in parts])
+    frame = dd.from_delayed(parts, meta=FRAME.iloc[:0], verify_meta=False)
+    lazy = [score_samples(QAFFDE(**GIVEN).fit(X), array), score_samples(model, frame)]
+    for scores in lazy:
+        with pytest.raises(AssertionError, match="was computed"):
+            scores.compute()
+
+
+def test_scores_of_bad_rows_name_their_partition():
+    rows = da.from_array(holed(397), chunks=(130, 2))
+    with pytest.raises(ValueError, match=r"^partition 3: row 7 has NaN in column 1; .*$"):
+        score_samples(QAFFDE(**GIVEN).fit(X), rows).compute()
+    frame = dd.from_delayed(
+        [dask.delayed(pd.DataFrame(part, columns=["a", "b"])) for part in np.split(holed(397), 9)]
+    )
+    with pytest.raises(ValueError, match=r"^partition 3: row 97 has NaN in column 'b'; .*$"):
+        score_samples(QAFFDE(**GIVEN).fit(FRAME), frame).compute()
+
+
+def test_workers_get_no_more_than_they_need():
+    model = QAFFDE(**{**GIVEN, "n_features": 200, "rank": 2}).fit(X)
+    graph = score_samples(model, ROWS).__dask_graph__()
+    assert len(pickle.dumps(dict(graph))) < model.rho_.nbytes
+    assert len(model.rho_) == model.n_fourier_features_  # the caller's own is left as it was
+
+
 def test_draws_are_lazy_and_repeatable():
     model = QAFFDE(**GIVEN).fit(X)
     lazy = sample(model, 250, random_state=0, chunks=100)
@@ -119,6 +152,18 @@ def test_draws_are_lazy_and_repeatable():
     assert len(np.unique(draws, axis=0)) == 250
     assert np.abs(draws.mean(0) - X.mean(0)).max() < 0.7
     assert not np.array_equal(draws, sample(model, 250, 1, chunks=100).compute())
+
+
+def test_draws_can_be_a_data_frame():
+    model = QAFFDE(**GIVEN).fit(FRAME)
+    lazy = sample(model, 250, 0, chunks=100, as_frame=True)
+    assert isinstance(lazy, dd.DataFrame)
+    assert (list(lazy.columns), lazy.npartitions) == (["a", "b"], 3)
+    np.testing.assert_array_equal(lazy.compute(), sample(model, 250, 0, chunks=100).compute())
+    scores = score_samples(model, lazy).compute()
+    np.testing.assert_allclose(scores, model.score_samples(lazy.compute()), atol=TOLERANCE)
+    with pytest.raises(ValueError, match="no column names"):
+        sample(QAFFDE(**GIVEN).fit(X), 10, as_frame=True)
 
 
 def holed(row):
@@ -168,41 +213,52 @@ def test_what_cannot_be_scored_or_fitted_is_told():
 def cluster():
     """Two workers of one thread, each a process of its own."""
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as made:
         yield made
 
 
 def perishable(folder):
-    """Partitions, the fifth of which takes its worker down when it is first loaded."""
+    """Partitions, one of which takes its worker down in each pass when it is first loaded."""
 
     def load(number):
-        if number == 5 and not os.path.exists(f"{folder}/killed"):
-            with open(f"{folder}/killed", "w") as file:
-                file.write(str(os.getpid()))
-            os.kill(os.getpid(), signal.SIGKILL)
+        for victim, begun in ((5, "first"), (6, "second")):
+            mark, due = f"{folder}/killed in the {begun} pass", os.path.exists(f"{folder}/{begun}")
+            if number == victim and due and not os.path.exists(mark):
+                with open(mark, "w") as file:
+                    file.write(str(os.getpid()))
+                os.kill(os.getpid(), signal.SIGKILL)
         return np.array(X[100 * number : 100 * (number + 1)])
 
     parts = [dask.delayed(load)(number) for number in range(9)]
     return da.concatenate([da.from_delayed(part, (100, 2), float) for part in parts])
 
 
-def test_a_cluster_gives_the_same_even_when_a_worker_is_killed(cluster, tmp_path):
-    whole = {**GIVEN, "bounds": (-30, 30), "base_measure": "box"}
-    undisturbed = fit(QAFFDE(**whole), da.from_array(X, chunks=(100, 2)))
+def test_a_cluster_gives_the_same_even_when_workers_are_killed(cluster, tmp_path, monkeypatch):
+    chosen = {"n_features": 24, "bandwidth": "scott", "base_measure": "box", "random_state": 0}
+    undisturbed = fit(QAFFDE(**chosen), da.from_array(X, chunks=(100, 2)))
+    settle = QAFFDE._frame
+
+    def between(*args, **kwargs):
+        (tmp_path / "second").touch()
+        return settle(*args, **kwargs)
+
+    monkeypatch.setattr(QAFFDE, "_frame", between)
+    (tmp_path / "first").touch()
     with distributed.Client(cluster.scheduler_address) as client:  # as of any scheduler
         before = set(client.run(os.getpid).values())
-        found = fit(QAFFDE(**whole), perishable(tmp_path), client=client)
-        killed = int((tmp_path / "killed").read_text())
+        found = fit(QAFFDE(**chosen), perishable(tmp_path), client=client)
         scores = client.compute(score_samples(found, ROWS)).result()
         draws = client.compute(sample(found, 20, 0)).result()
-    assert killed in before
+    killed = [int(path.read_text()) for path in sorted(tmp_path.glob("killed*"))]
+    assert len(set(killed)) == 2
+    assert killed[0] in before
     np.testing.assert_allclose(found.rho_, undisturbed.rho_, rtol=0, atol=1e-12 * N)
     np.testing.assert_allclose(scores, undisturbed.score_samples(X), atol=TOLERANCE)
     assert draws.shape == (20, 2)
     found.save(tmp_path / "model")
     np.testing.assert_allclose(qaffde.load(tmp_path / "model").score_samples(X), scores)
-    assert pickle.loads(pickle.dumps(found)).merge(undisturbed).weight_sum_ == 2 * N
+    assert pickle.loads(pickle.dumps(found)).merge(found).weight_sum_ == 2 * N
 
 
 def test_errors_come_back_from_a_cluster(cluster):

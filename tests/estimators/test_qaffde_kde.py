@@ -1,14 +1,11 @@
 """QAFFDE against what it stands for: the exact KDE, the full density matrix, one big product."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import KernelDensity
 
 from qaffde import QAFFDE
-from qaffde.training.closed_form import row_batches
 
 RNG = np.random.default_rng(0)
 X = {d: RNG.normal(size=(300, d)) + 3 * RNG.integers(0, 2, size=(300, 1)) for d in (1, 2)}
@@ -133,19 +130,18 @@ def test_density_matrix_is_one_big_product(base_measure):
 
 
 @pytest.mark.parametrize("base_measure", ["box", "kernel"])
-def test_batches_change_nothing(base_measure, monkeypatch):
-    def fit():
-        options = {"n_features": 30, "bandwidth": H, "random_state": 0}
+def test_batches_change_nothing(base_measure):
+    def fit(batch_size):
+        options = {"n_features": 30, "bandwidth": H, "random_state": 0, "batch_size": batch_size}
         return QAFFDE(base_measure=base_measure, **options).fit(X[2])
 
-    usual = fit()
-    monkeypatch.setattr("qaffde.estimators.qaffde.row_batches", partial(row_batches, batch_size=7))
-    small = fit()
+    usual, small = fit("auto"), fit(7)
     np.testing.assert_allclose(small.rho_, usual.rho_, rtol=0, atol=1e-11)
     expected = usual.score_samples(X[2])
     np.testing.assert_allclose(small.score_samples(X[2]), expected, rtol=1e-8)
-    monkeypatch.setattr(QAFFDE, "_score_batch_size", 7)
-    np.testing.assert_allclose(usual.score_samples(X[2]), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        usual.set_params(batch_size=7).score_samples(X[2]), expected, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(

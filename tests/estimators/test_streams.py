@@ -1,6 +1,7 @@
 """Rows that are read a block at a time give the fit of rows in memory."""
 
 import re
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -130,6 +131,36 @@ def test_updates_take_streams(mapped):
     assert first.weight_sum_ == pytest.approx(N)
 
 
+def test_updates_take_parquet(folder):
+    half = model(random_state=0).partial_fit(chunks(folder, columns=NAMES))
+    half.partial_fit(chunks(folder / "3.parquet", columns=NAMES, weights="w"))
+    again = model(random_state=0).partial_fit(FRAME[NAMES])
+    again.partial_fit(FRAME[NAMES].iloc[701:], sample_weight=WEIGHT[701:])
+    assert_same(half, again)
+
+
+ENDLESS = {
+    "generator": lambda n: drawn(n),
+    "function": lambda n: chunks(lambda: drawn(n)),
+}
+
+
+def drawn(n):
+    return (np.random.default_rng(seed).normal(size=(4096, 4)) for seed in range(n))
+
+
+@pytest.mark.parametrize("source", ENDLESS)
+def test_memory_does_not_grow_with_the_rows(source):
+    def peak(rows):
+        tracemalloc.start()
+        model(bounds=(-9, 9), base_measure="box", random_state=0).fit(rows)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(ENDLESS[source](40)) < 1.2 * peak(ENDLESS[source](8))
+
+
 def test_an_iterator_is_settled_by_its_first_rows(monkeypatch):
     monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (1024,))
     parts = iter(np.array_split(X, 5))
@@ -155,6 +186,13 @@ def test_a_frame_that_is_given_takes_one_pass():
     fit = model(base_measure="box", **given).fit(rows)
     assert_same(fit, in_memory(base_measure="box", **given))
     assert len(passes) == 2  # the first for one block alone
+
+
+def test_a_first_block_of_one_row_that_weighs_is_no_error():
+    weight = np.where(np.arange(N) < 1023, 0.0, 1.0)
+    given = {"base_measure": "box", "bounds": [(-9, 9), (-20, 30)]}
+    for source in (chunks([(X, weight)]), iter([(X, weight)])):
+        assert_same(model(**given).fit(source), in_memory(weight, **given))
 
 
 def test_the_design_is_chosen_on_a_sample_of_all_rows(monkeypatch):

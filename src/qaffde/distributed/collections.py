@@ -5,6 +5,7 @@ is an ordinary estimator, which scores, is saved and is merged anywhere.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,32 +13,44 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from qaffde.distributed.gathered import closed, opened, without_ends
 from qaffde.distributed.partitions import (
     DaskSource,
     Partitions,
+    as_block,
     column_names,
     import_dask,
     is_array,
     is_frame,
     one_block_of_columns,
+    with_number,
 )
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.parameters import check_count
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.sources import all_or_nothing, declare_columns
+from qaffde.estimators.updates import UpdatableEstimator
 
 Model = TypeVar("Model", bound=QAFFDE)
 SAMPLE_CHUNK = 100_000
 
 
 @all_or_nothing
-def fit(model: Model, X: Any, sample_weight: Any = None, *, client: Any = None) -> Model:
+def fit(
+    model: Model,
+    X: Any,
+    sample_weight: Any = None,
+    *,
+    client: Any = None,
+    sample_partitions: int | None = None,
+) -> Model:
     """Fit a QAFFDE to a Dask collection, in place; this computes.
 
     One pass draws a sample and gathers weights, ends and moments; on the sample the client
     chooses bandwidth, base measure and features; a second pass sums up ρ. With numbers for
     `bandwidth` and `bounds`, or on a frame that is kept by `warm_start`, the second is the only
-    one. Neither the number of workers nor the order in which they finish changes the result; the
+    one. With `sample_partitions` there is one pass as well, which gathers ends and moments beside
+    ρ. Neither the number of workers nor the order in which they finish changes the result; the
     order of the partitions changes it by rounding only.
 
     Parameters
@@ -50,6 +63,10 @@ def fit(model: Model, X: Any, sample_weight: Any = None, *, client: Any = None) 
         In the partitions of X, where its numbers of rows are unknown.
     client : distributed.Client, optional
         Dask's current scheduler by default: the last client made, or else threads.
+    sample_partitions : int, optional
+        So many partitions, drawn at random, settle bandwidth and features, and all rows are read
+        once. What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can
+        fall out of; a box or one Gaussian has the ends or moments of all rows.
 
     Returns
     -------
@@ -68,7 +85,20 @@ def fit(model: Model, X: Any, sample_weight: Any = None, *, client: Any = None) 
     partitions = _checked(model, X, sample_weight)
     warm = bool(model.warm_start) and model.__sklearn_is_fitted__()
     declare_columns(model, partitions.n_columns, partitions.names, reset=not warm)
-    return model._fit(DaskSource(partitions, client, minimum=2), warm=warm)
+    if sample_partitions is not None:
+        check_count("sample_partitions", sample_partitions)
+    if sample_partitions is None or warm or model._is_given():
+        return model._fit(DaskSource(partitions, client, minimum=2), warm=warm)
+    return _fit_once(model, DaskSource(partitions, client, 2, sample_partitions))
+
+
+def _fit_once(model: Model, source: DaskSource) -> Model:
+    """Fit in one pass over the rows, on a frame that some of them settle."""
+    settled = without_ends(model, source.partitions.n_columns)
+    frame = settled._settle(source, stream=True)
+    gathered = source.gather(opened(settled, frame), model._compute())
+    frame = closed(settled, frame, gathered.totals)
+    return model._learn(frame, gathered.sums, model._read(frame, gathered.sums))
 
 
 @all_or_nothing
@@ -93,6 +123,16 @@ def _checked(model: QAFFDE, X: Any, sample_weight: Any) -> Partitions:
     return Partitions.of(X, sample_weight)
 
 
+def _shared(model: Any) -> Any:
+    """The fitted model as workers need it: its density read, and without the sums behind that."""
+    check_is_fitted(model)
+    model.density_  # noqa: B018 (read here once, not in every worker)
+    light = copy(model)
+    if isinstance(model, UpdatableEstimator):
+        light.rho_ = model.rho_.new_empty(0, 0)
+    return import_dask().delayed(light, traverse=False)
+
+
 def score_samples(model: DensityEstimator, X: Any) -> Any:
     """Log-density of each row, lazily.
 
@@ -106,14 +146,12 @@ def score_samples(model: DensityEstimator, X: Any) -> Any:
     -------
     dask array of shape (n,), in the chunks of X, or dask series with the index of X
     """
-    check_is_fitted(model)
-    model.density_  # noqa: B018 (read here once, not in every worker)
-    shared = import_dask().delayed(model, traverse=False)
+    shared = _shared(model)
     if is_array(X):
         X = one_block_of_columns(X)
         declare_columns(model, int(X.shape[1]), None, reset=False)
         return X.map_blocks(
-            log_densities, model=shared, drop_axis=1, dtype=np.float64, meta=np.empty(0)
+            log_density_block, model=shared, drop_axis=1, dtype=np.float64, meta=np.empty(0)
         )
     if not is_frame(X):
         raise TypeError(
@@ -127,16 +165,30 @@ def score_samples(model: DensityEstimator, X: Any) -> Any:
     return X.map_partitions(log_density_series, shared, meta=meta)
 
 
-def log_densities(rows: Any, model: DensityEstimator) -> NDArray[np.float64]:
-    """Log-densities of a block, which may have no rows."""
-    return model.score_samples(rows) if len(rows) else np.empty(0)
+def log_density_block(
+    rows: Any, model: DensityEstimator, block_id: Sequence[int]
+) -> NDArray[np.float64]:
+    """Log-densities of a block of an array."""
+    return log_densities(rows, model, block_id[0])
 
 
-def log_density_series(rows: Any, model: DensityEstimator) -> Any:
+def log_density_series(rows: Any, model: DensityEstimator, partition_info: dict[str, Any]) -> Any:
     """Log-densities of a partition of a data frame."""
     import pandas as pd
 
-    return pd.Series(log_densities(rows, model), index=rows.index, name="log_density")
+    found = log_densities(rows, model, partition_info["number"], [*map(str, rows.columns)])
+    return pd.Series(found, index=rows.index, name="log_density")
+
+
+def log_densities(
+    rows: Any, model: DensityEstimator, number: int, names: list[str] | None = None
+) -> NDArray[np.float64]:
+    """Log-densities of a partition, which may have no rows; errors name it."""
+    if not len(rows):
+        return np.empty(0)
+    as_block(rows, None, number, names)
+    found: NDArray[np.float64] = with_number(number, model.score_samples, rows)
+    return found
 
 
 def sample(
@@ -145,6 +197,7 @@ def sample(
     random_state: Any = None,
     *,
     chunks: int | Sequence[int] = SAMPLE_CHUNK,
+    as_frame: bool = False,
 ) -> Any:
     """Exact independent draws, lazily.
 
@@ -157,27 +210,31 @@ def sample(
         Each chunk has a seed of its own, settled now: computing twice gives the same rows.
     chunks : int or sequence of int, default=100_000
         Rows of the chunks.
+    as_frame : bool, default=False
+        Whether to return a data frame with the column names of the fit.
 
     Returns
     -------
-    dask array of shape (n_samples, d)
+    dask array of shape (n_samples, d), or dask data frame
     """
     import_dask()
     import dask.array as da
     from dask.delayed import delayed
 
-    check_is_fitted(model)
+    shared = _shared(model)
     check_count("n_samples", n_samples)
-    model.density_  # noqa: B018
+    names = list(getattr(model, "feature_names_in_", ()))
+    if as_frame and not names:
+        raise ValueError("the fit has no column names; leave as_frame out, or fit a data frame")
     d = int(model.n_features_in_)
     sizes = da.core.normalize_chunks((chunks, d), shape=(n_samples, d))[0]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(sizes))
-    shared = delayed(model, traverse=False)
     parts = [
         da.from_delayed(delayed(draw)(shared, n, int(seed)), shape=(n, d), dtype=np.float64)
         for n, seed in zip(sizes, seeds, strict=True)
     ]
-    return da.concatenate(parts)
+    rows = da.concatenate(parts)
+    return rows.to_dask_dataframe(columns=names) if as_frame else rows
 
 
 def draw(model: Any, n: int, seed: int) -> NDArray[np.float64]:

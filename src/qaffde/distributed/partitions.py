@@ -1,7 +1,7 @@
 """Partitions of Dask's arrays and data frames, and sums over them by a tree."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from qaffde.distributed.gathered import Gathered
+from qaffde.estimators.compute import Compute
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.sources import TOO_FEW, Source
-from qaffde.estimators.sums import Sums
+from qaffde.estimators.sums import Part, Sums
 from qaffde.estimators.survey import Check, Look, Survey
 from qaffde.streams.blocks import Block, checked
 
@@ -136,41 +138,70 @@ class DaskSource(Source):
         The scheduler; Dask's current one by default.
     minimum : int
         Rows that there must be.
+    n_surveyed : int, optional
+        Partitions that a survey looks at, drawn by its seed; all by default.
     """
 
-    def __init__(self, partitions: Partitions, client: Any, minimum: int) -> None:
+    def __init__(
+        self, partitions: Partitions, client: Any, minimum: int, n_surveyed: int | None = None
+    ) -> None:
         self.partitions, self.client, self.minimum = partitions, client, minimum
+        self.n_surveyed = n_surveyed
+        self.endless = n_surveyed is not None and n_surveyed < len(partitions.rows)
 
     def survey(self, check: Check, seed: int, *, brief: bool = False) -> Survey:
-        """Sample, weights, ends and moments of all rows, in one pass."""
-        look: Look | None = None
-        if brief:
-            look = self._total(look_at, (check, seed), n_parts=1)
-        if look is None:
-            look = self._total(look_at, (check, seed))
+        """Sample, weights, ends and moments of all rows, or of what some partitions tell."""
+        some = [0] if brief else self._surveyed(seed)
+        look: Look | None = self._total(look_at, (check, seed), some)
+        n_parts = len(self.partitions.rows)
+        if len(some) < n_parts and (look is None or look.totals.n < self.minimum):
+            some = list(range(n_parts))
+            look = self._total(look_at, (check, seed), some)
         if look is None or look.totals.n < self.minimum:
             raise ValueError(TOO_FEW)
-        return look.survey(any_order=True)
+        survey = look.survey(any_order=True)
+        return replace(survey, totals=survey.totals.scaled(n_parts / len(some)))
 
-    def sums(self, frame: Frame) -> Sums:
+    def _surveyed(self, seed: int) -> list[int]:
+        n = len(self.partitions.rows)
+        if not self.endless:
+            return list(range(n))
+        drawn = np.random.default_rng(seed).choice(n, self.n_surveyed, replace=False)
+        return sorted(drawn.tolist())
+
+    def sums(self, frame: Frame, compute: Compute) -> Sums:
         """Add up the density matrices of all partitions."""
-        sums: Sums | None = self._total(sum_up, (frame,))
+        sums: Sums | None = self._total(sum_up, (frame, compute))
         if sums is None:
             raise ValueError("no row has a positive weight")
         return sums
 
+    def gather(self, frame: Frame, compute: Compute) -> Gathered:
+        """Add up density matrices, ends and moments of all partitions, in one pass."""
+        gathered: Gathered | None = self._total(gather, (frame, compute))
+        if gathered is None or gathered.totals.n < self.minimum:
+            raise ValueError(TOO_FEW)
+        return gathered
+
     def _total(
-        self, task: Callable[..., Any], shared: tuple[Any, ...], n_parts: int | None = None
+        self, task: Callable[..., Any], shared: tuple[Any, ...], some: Sequence[int] | None = None
     ) -> Any:
-        """What a task finds in all partitions, added up; None where they have no rows."""
+        """What a task finds in all partitions, or some, added up; None where they have no rows."""
         delayed = import_dask().delayed
         given = delayed(shared, traverse=False)
-        parts = zip(self.partitions.rows, self.partitions.weights, strict=True)
+        numbers = range(len(self.partitions.rows)) if some is None else some
         found = [
-            delayed(task)(rows, weight, number, self.partitions.names, given)
-            for number, (rows, weight) in enumerate(parts)
+            delayed(on_part)(
+                task,
+                self.partitions.rows[number],
+                self.partitions.weights[number],
+                number,
+                self.partitions.names,
+                given,
+            )
+            for number in numbers
         ]
-        root = tree(found[:n_parts], delayed(total))
+        root = tree(found, delayed(total))
         if self.client is not None:
             return self.client.compute(root).result()
         return root.compute()
@@ -199,29 +230,37 @@ def total(found: Iterable[Any]) -> Any:
     return reduce(add, some) if some else None
 
 
-def look_at(
-    rows: Any, weight: Any, number: int, names: list[str] | None, given: tuple[Check, int]
-) -> Look | None:
-    """Look at one partition."""
-    check, seed = given
-    block = as_block(rows, weight, number, names)
-    if not len(block.weight):
-        return None
-    part = torch.from_numpy(block.rows)
-    with_number(number, check, part, block.number)
-    return Look.at(part, torch.from_numpy(block.weight), seed)
-
-
-def sum_up(
-    rows: Any, weight: Any, number: int, names: list[str] | None, given: tuple[Frame]
-) -> Sums | None:
-    """Density matrix of one partition."""
+def on_part(
+    task: Callable[..., Any],
+    rows: Any,
+    weight: Any,
+    number: int,
+    names: list[str] | None,
+    given: tuple[Any, ...],
+) -> Any:
+    """What a task finds in one partition, None if that has no rows; its errors name it."""
     block = as_block(rows, weight, number, names)
     if not len(block.weight):
         return None
     part = torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
-    sums: Sums = with_number(number, Sums.over, given[0], [part])
-    return sums
+    return with_number(number, task, part, *given)
+
+
+def look_at(part: Part, check: Check, seed: int) -> Look:
+    """Look at one partition."""
+    rows, weight, number = part
+    check(rows, number)
+    return Look.at(rows, weight, seed)
+
+
+def sum_up(part: Part, frame: Frame, compute: Compute) -> Sums:
+    """Density matrix of one partition."""
+    return Sums.over(frame, [part], compute)
+
+
+def gather(part: Part, frame: Frame, compute: Compute) -> Gathered:
+    """Density matrix, ends and moments of one partition."""
+    return Gathered.over(frame, part, compute)
 
 
 def with_number(number: int, function: Callable[..., Any], *args: Any) -> Any:

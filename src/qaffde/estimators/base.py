@@ -1,7 +1,7 @@
 """What every density estimator here shares: validation, batching and the scikit-learn face."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -10,10 +10,14 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from qaffde.estimators.compute import DOUBLE, Compute
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density
+from qaffde.nn.frozen import FEW_ROWS, frozen_form
 
 Array = NDArray[np.float64]
+WIDTH = 1000
+"""Numbers that a density of unknown build is taken to compute for a row."""
 
 
 class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
@@ -24,7 +28,6 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
     """
 
     density_: Density
-    _score_batch_size = 1024
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -41,18 +44,42 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         -------
         ndarray of shape (n,)
         """
-        check_is_fitted(self)
-        return self._log_density(validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        if "density_" not in vars(self):
+            check_is_fitted(self)
+        if not self._is_ready(X):
+            X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return self._log_density(cast("Array", X))
+
+    def _is_ready(self, X: object) -> bool:
+        """Whether rows are just what validation would make of them; it takes longer than a row."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype == np.float64
+            and X.ndim == 2
+            and X.shape[1] == getattr(self, "n_features_in_", None)
+            and len(X) > 0
+            and X.flags.c_contiguous
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
-        starts = range(0, len(rows), self._score_batch_size)
+        compute = self._compute()
+        frozen = frozen_form(self.density_, compute.dtype, compute.device)
+        if frozen is not None and len(rows) <= FEW_ROWS:
+            return frozen.of_few(rows)
+        size = compute.rows(WIDTH if frozen is None else frozen.width)
+        score = self.density_.log_prob if frozen is None else frozen
+        whole = score if frozen is None or not compute.compile else frozen.compiled
         with torch.no_grad():
-            parts = [
-                self.density_.log_prob(torch.tensor(rows[k : k + self._score_batch_size]))
-                for k in starts
-            ]
-        return torch.cat(parts).numpy()
+            blocks = (compute.tensor(rows[k : k + size]) for k in range(0, len(rows), size))
+            log_p = torch.cat([whole(x) if len(x) == size else score(x) for x in blocks])
+        return log_p.double().cpu().numpy()
+
+    def _compute(self) -> Compute:
+        """Precision, device and rows at a time."""
+        return DOUBLE
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows.

@@ -114,6 +114,7 @@ class LikelihoodEstimator(BornEstimator):
     tolerance: float
     checkpoint: str | os.PathLike[str] | None
     verbose: bool
+    device: Any
 
     def _search(self, rows: Rows, seed: int, clock: Clock) -> Search:
         """The search for a candidate, with what a killed fit has already found."""
@@ -146,7 +147,16 @@ class LikelihoodEstimator(BornEstimator):
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that a candidate's value depends on."""
-        free = ("checkpoint", "verbose", "time_limit", "encoder", "random_state")
+        free = (
+            "checkpoint",
+            "verbose",
+            "time_limit",
+            "encoder",
+            "dtype",
+            "device",
+            "compile",
+            "random_state",
+        )
         return {k: v for k, v in sorted(self.get_params(deep=False).items()) if k not in free}
 
     def _file(self, stage: str) -> Checkpoint:
@@ -202,7 +212,7 @@ class LikelihoodEstimator(BornEstimator):
                 max_iter=SEARCH_ITERATIONS,
                 generator=generator,
             )
-            log_p = space.log_prob(state, split.valid, codes[number])
+            log_p = space.log_prob(state, split.valid, codes[number]).cpu()
             scores.append(self._defended(Tabulated(log_p), rows).log_prob(split.valid))
         return torch.cat(scores)
 
@@ -218,14 +228,15 @@ class LikelihoodEstimator(BornEstimator):
         """Features for a candidate, by Algorithm 1 if they are to be adaptive, whitened."""
         n, d = rows.Z.shape
         if candidate.bare:
-            return whiten(constant_feature(d), measure, 0.0, self.tolerance)
+            return whiten(constant_feature(d), measure, 0.0, self.tolerance).to(self.device)
         parts = candidate.spec.n_components
         D = default_size(n, d, parts) if self.n_features == "auto" else int(self.n_features)
         h = candidate.bandwidth
         features = draw_features(self.features, D, h, measure, rows.ends, generator)
         if self.features == "adaptive" and adapt:
             features = fit_adaptive_features(features, rows.Z, h, generator=generator)
-        return whiten(features, measure, candidate.ridge / rows.count, self.tolerance)
+        ridge = candidate.ridge / rows.count
+        return whiten(features, measure, ridge, self.tolerance).to(self.device)
 
     def _start(
         self, space: Whitening, rows: Rows, E: Tensor | None, generator: Generator
@@ -233,7 +244,7 @@ class LikelihoodEstimator(BornEstimator):
         auto = RANK if rows.Z.shape[1] <= MAX_BOX_DIMS else MANY_COLUMNS_RANK
         rank = QF.resolve_rank(auto if self.rank == "auto" else self.rank, space.level, 1.0)
         if self.initialisation == "random":
-            return DensityMatrix.draw(len(space.level), rank, generator)
+            return DensityMatrix.draw(len(space.level), rank, generator).to(self.device)
         if E is not None:
             return space.start_from(E, rows.relative_weight, rank)
         return space.start(rows.Z, rows.relative_weight, rank)
@@ -249,7 +260,7 @@ class LikelihoodEstimator(BornEstimator):
     ) -> tuple[BornDensity, list[History]]:
         """The convex problem of frozen features."""
         space, state, history = self._solved(rows, measure, candidate, seed, clock)
-        return space.density(state), [history]
+        return space.density(state).cpu(), [history]
 
     def _solved(
         self, rows: Rows, measure: BaseMeasure, candidate: Candidate, seed: int, clock: Clock
@@ -303,7 +314,8 @@ class LikelihoodEstimator(BornEstimator):
         if encoder is not None and has_parameters(encoder):
             density = StandardizedDensity(density, rows.location, rows.scale)
             density, inputs = TransformedDensity(density, encoder), values
-        inputs, weight = inputs.float(), rows.relative_weight.float()
+        inputs = inputs.to(self.device, torch.float32)
+        weight = rows.relative_weight.to(inputs)
         config = LoopConfig(
             max_steps=self.max_steps,
             batch_size=rows.peers.share_of(self.batch_size),
@@ -315,7 +327,7 @@ class LikelihoodEstimator(BornEstimator):
             time_limit=clock.left,
         )
         history = train(
-            density.float(),
+            density.to(inputs),
             negative_log_likelihood,
             (inputs[chosen], weight[chosen]),
             (inputs[valid], weight[valid]),
@@ -326,7 +338,7 @@ class LikelihoodEstimator(BornEstimator):
             peers=rows.peers,
         )
         density.double()
-        return born.density(space), [convex, history]
+        return born.density(space).cpu(), [convex, history]
 
     def _defended(self, born: Density, rows: Rows) -> Density:
         """Add the background, unless the paper's own form is asked for."""

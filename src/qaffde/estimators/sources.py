@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from qaffde.estimators.compute import Compute
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.sums import Part, Sums
 from qaffde.estimators.survey import SAMPLE_ROWS, Check, Look, Survey, joined
@@ -61,7 +62,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def sums(self, frame: Frame) -> Sums:
+    def sums(self, frame: Frame, compute: Compute) -> Sums:
         """Add up all rows."""
 
 
@@ -76,9 +77,9 @@ class MemorySource(Source):
         check(self.rows, range(len(self.rows)))
         return Survey.of(self.rows, self.weight)
 
-    def sums(self, frame: Frame) -> Sums:
+    def sums(self, frame: Frame, compute: Compute) -> Sums:
         """Add up all rows."""
-        return Sums.of(frame, self.rows, self.weight)
+        return Sums.of(frame, self.rows, self.weight, compute)
 
 
 class ChunkSource(Source):
@@ -103,11 +104,11 @@ class ChunkSource(Source):
     def survey(self, check: Check, seed: int, *, brief: bool = False) -> Survey:
         """Look at all rows, or at the first ones of those that can be read once."""
         if not self.chunks.again:
-            blocks: Iterable[Block] = self._first(1 if brief else self.most)
+            blocks: Iterable[Block] = self._first(self.minimum if brief else self.most)
         else:
             blocks = self.chunks.blocks("looking at the rows")
         looks = (self._look(block, check, seed) for block in blocks if len(block.weight))
-        look = joined(islice(looks, 1) if brief else looks)
+        look = joined(_until(looks, self.minimum) if brief else looks)
         if look is None or look.totals.n < self.minimum:
             raise ValueError(TOO_FEW if self.minimum > 1 else NONE_LEFT)
         return look.survey()
@@ -131,11 +132,11 @@ class ChunkSource(Source):
         check(rows, number)
         return Look.at(rows, weight, seed, self.most)
 
-    def sums(self, frame: Frame) -> Sums:
+    def sums(self, frame: Frame, compute: Compute) -> Sums:
         """Add up all rows."""
         blocks = self.chunks.blocks("adding up") if self.unread is None else self.unread
         self.unread = None
-        return Sums.over(frame, self._enough(blocks))
+        return Sums.over(frame, self._enough(blocks), compute)
 
     def _enough(self, blocks: Iterable[Block]) -> Iterator[Part]:
         """Parts of blocks that have rows; an error at the end if those were too few."""
@@ -146,6 +147,15 @@ class ChunkSource(Source):
                 yield _part(block)
         if n < self.minimum:
             raise ValueError(TOO_FEW if self.minimum > 1 else NONE_LEFT)
+
+
+def _until(looks: Iterable[Look], n: int) -> Iterator[Look]:
+    """Looks at the first rows, until there are `n` of them."""
+    for look in looks:
+        yield look
+        n -= look.totals.n
+        if n <= 0:
+            return
 
 
 def _part(block: Block) -> Part:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from qaffde.estimators.compute import DOUBLE, Compute
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.totals import effective_count, joint_count
 from qaffde.training.closed_form import density_matrix, row_batches
@@ -38,21 +39,24 @@ class Sums:
     count: float
 
     @classmethod
-    def of(cls, frame: Frame, rows: Tensor, weight: Tensor) -> "Sums":
+    def of(cls, frame: Frame, rows: Tensor, weight: Tensor, compute: Compute = DOUBLE) -> "Sums":
         """Sums over rows of shape (n, d) with weights of shape (n,)."""
-        return cls.over(frame, [(rows, weight, range(len(rows)))])
+        return cls.over(frame, [(rows, weight, range(len(rows)))], compute)
 
     @classmethod
-    def over(cls, frame: Frame, parts: Iterable[Part]) -> "Sums":
+    def over(cls, frame: Frame, parts: Iterable[Part], compute: Compute = DOUBLE) -> "Sums":
         """Sums over rows that come in parts, at least one, each of which is then gone."""
         masses: list[tuple[float, float]] = []
 
         def batches() -> Iterator[tuple[Tensor, Tensor]]:
             for rows, weight, number in parts:
                 masses.append((float(weight.sum()), effective_count(weight)))
-                yield from row_batches(frame.standardize(rows, number), weight)
+                Z = frame.standardize(rows, number)
+                for z, w in row_batches(Z, weight, batch_size):
+                    yield compute.tensor(z), compute.tensor(w)
 
-        rho = density_matrix(frame.features, batches())
+        batch_size = compute.rows(frame.features.n_features)
+        rho = density_matrix(compute.features(frame.features), batches()).cpu()
         return cls(rho, sum(weight for weight, _ in masses), joint_count(*masses))
 
     def __add__(self, other: "Sums") -> "Sums":

@@ -151,12 +151,14 @@ class UpdatableEstimator(BornEstimator):
     def _extend(self, source: Source) -> Self:
         """Add rows, which the first time settle the frame."""
         if self.__sklearn_is_fitted__():
-            return self._learn(self.frame_, self._sums + source.sums(self.frame_))
+            return self._learn(self.frame_, self._sums + source.sums(self.frame_, self._compute()))
         frame = self._settle(source, stream=True)
-        return self._learn(frame, source.sums(frame))
+        return self._learn(frame, source.sums(frame, self._compute()))
 
     def _chunk(self, X: ArrayLike | Chunks, sample_weight: ArrayLike | None) -> Sums:
-        return self._source(X, sample_weight, minimum=1, reset=False).sums(self.frame_)
+        return self._source(X, sample_weight, minimum=1, reset=False).sums(
+            self.frame_, self._compute()
+        )
 
     def _source(
         self,

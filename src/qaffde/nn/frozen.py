@@ -13,6 +13,7 @@ them to torch.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -97,6 +98,31 @@ class FrozenDensity:
         """Log-density of shape (n,) at points of shape (n, d), of the dtype and on the device."""
         log_p: Tensor = self._in_torch(x)
         return log_p
+
+    @torch.no_grad()
+    def compiled(self, x: Tensor) -> Tensor:
+        """The same by :func:`torch.compile`, anew for every number of points.
+
+        Raises
+        ------
+        RuntimeError
+            If it cannot be compiled.
+        """
+        from torch._dynamo.exc import TorchDynamoException  # takes seconds to import
+
+        try:
+            log_p: Tensor = self._compiled(x)
+        except TorchDynamoException as error:
+            raise RuntimeError(
+                "the density could not be compiled, which needs a C++ compiler; "
+                f"compile=False does without ({str(error).partition(chr(10))[0]})"
+            ) from error
+        return log_p
+
+    @cached_property
+    def _compiled(self) -> Callable[[Tensor], Tensor]:
+        formula: Callable[[Tensor], Tensor] = self._in_torch.__call__
+        return torch.compile(formula, dynamic=False)
 
     def of_few(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-density of shape (n,) at a few points of shape (n, d), on the CPU."""

@@ -1,0 +1,78 @@
+"""A plan for more rows than a machine holds: bytes, operations, hours and money on a cluster.
+
+    python -m benchmarks.big_plan run [--out FILE]
+    python -m benchmarks.big_plan report [--costs FILE] [--rows N] [--price P] [--nodes K] …
+
+``run`` measures what a row, a density matrix and a task cost (:mod:`benchmarks.big_costs`).
+``report`` multiplies these slopes by the sizes of the plan, under assumptions that are its
+options, and writes tables and assumptions into docs/how_big.md. No figure there is typed.
+"""
+
+import argparse
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from benchmarks.big_costs import run
+from benchmarks.big_model import MEANING, Costs, Plan
+from benchmarks.big_tables import (
+    assumptions,
+    limit_table,
+    plan_table,
+    power_table,
+    slope_table,
+    summary,
+)
+from benchmarks.growth import RESULTS as GROWTH
+from benchmarks.pages import fill
+from experiments import ROOT
+from qaffde.experiments.rows import Row, read_rows, write_rows
+
+ROWS = ROOT / "benchmarks/results/big_plan.jsonl"
+PAGE = ROOT / "docs/how_big.md"
+
+
+def report(plan: Plan, rows: list[Row], growth: list[Row], page: Path = PAGE) -> None:
+    """Write tables and assumptions between the markers of the page."""
+    costs = Costs(rows)
+    fill(page, "plan", f"{summary(plan, costs)}\n\n{plan_table(plan, costs)}")
+    fill(page, "assumptions", assumptions(plan))
+    fill(page, "costs", slope_table(costs))
+    fill(page, "limits", limit_table(plan))
+    fill(page, "powers", power_table(growth))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    options = _parser().parse_args(arguments)
+    if options.command == "run":
+        write_rows(run(), options.out)
+        print(slope_table(Costs(read_rows(options.out))))
+        return
+    plan = Plan(**{field.name: getattr(options, field.name) for field in fields(Plan)})
+    rows = read_rows(options.costs)
+    report(plan, rows, read_rows(options.growth), options.page)
+    print(summary(plan, Costs(rows)), plan_table(plan, Costs(rows)), sep="\n\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("run", help="measure costs, and start the file of rows anew")
+    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
+    command = commands.add_parser("report", help="write the plan into the page")
+    command.add_argument("--costs", type=Path, default=ROWS, help="file of the rows")
+    command.add_argument("--growth", type=Path, default=GROWTH, help="rows of benchmarks.growth")
+    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
+    for field in fields(Plan):
+        default: Any = field.default
+        command.add_argument(
+            f"--{field.name}", type=type(default), default=default, help=MEANING[field.name]
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Passes over Dask collections: how many there are, and that one of them says as much as two."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qaffde import QAFFDE
+from qaffde.distributed import fit, score_samples
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+N, PARTS = 3000, 10
+X = np.random.default_rng(0).normal(size=(N, 2)) * [1.0, 3.0] + [0.0, 5.0]
+WEIGHT = np.random.default_rng(1).choice([0.0, 1.0, 2.5], N)
+ROWS = da.from_array(X, chunks=(N // PARTS, 2))
+SCOTT = {"n_features": 48, "bandwidth": "scott", "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """Dask's threads, one of them, unless a test has a cluster."""
+    with dask.config.set(scheduler="threads", num_workers=1):
+        yield
+
+
+def counted(loads):
+    """Partitions that tell when they are loaded."""
+
+    def load(number):
+        loads.append(number)
+        return np.array_split(X, PARTS)[number]
+
+    parts = [dask.delayed(load)(number) for number in range(PARTS)]
+    return da.concatenate([da.from_delayed(part, (N // PARTS, 2), float) for part in parts])
+
+
+PASSES = {
+    "two": ({}, {}, 2 * PARTS),
+    "given": ({"bandwidth": 0.5, "bounds": (-30, 30)}, {}, PARTS + 1),
+    "some settle": ({}, {"sample_partitions": 3}, PARTS + 3),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_partitions_are_read_as_often_as_is_said(name):
+    parameters, options, expected = PASSES[name]
+    loads = []
+    model = fit(QAFFDE(**{**SCOTT, **parameters}), counted(loads), **options)
+    assert model.weight_sum_ == N
+    assert len(loads) == expected
+    assert set(loads) == set(range(PARTS))
+
+
+def test_a_kept_frame_takes_one_pass():
+    loads = []
+    model = fit(QAFFDE(**SCOTT, warm_start=True), ROWS)
+    fit(model, counted(loads), sample_partitions=2)
+    assert len(loads) == PARTS
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_the_box_holds_all_rows(weight):
+    lazy = None if weight is None else da.from_array(weight, chunks=N // PARTS)
+    model = fit(QAFFDE(**SCOTT, base_measure="box"), ROWS, lazy, sample_partitions=1)
+    kept = X if weight is None else X[weight > 0]
+    frame = model.frame_
+    ends = [frame.location + frame.scale * e for e in (frame.measure.lower, frame.measure.upper)]
+    np.testing.assert_allclose(ends, [kept.min(0), kept.max(0)])
+    assert model.weight_sum_ == pytest.approx(N if weight is None else weight.sum())
+    assert model.probability(kept.min(0), kept.max(0)) == pytest.approx(1.0, abs=1e-2)
+    assert np.isfinite(model.score_samples(kept)).all()
+    with pytest.raises(ValueError, match="lie outside"):
+        model.partial_fit(X + 100.0)
+
+
+def test_the_gaussian_has_the_moments_of_all_rows():
+    parameters = {**SCOTT, "base_measure": "gaussian"}
+    once = fit(QAFFDE(**parameters), ROWS, sample_partitions=2)
+    twice = fit(QAFFDE(**parameters), ROWS)
+    moments = []
+    for frame in (once.frame_, twice.frame_):
+        mean, covariance = frame.measure.means[0], frame.measure.covariances[0]
+        moments.append((frame.location + frame.scale * mean,
+                        frame.scale * covariance * frame.scale[:, None]))  # fmt: skip
+    for one, two in zip(*moments, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(once.bandwidth_, twice.bandwidth_, rtol=0.1)
+    held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
+    assert once.score(held_out) == pytest.approx(twice.score(held_out), abs=0.05)
+
+
+def test_the_untuned_fit_in_one_pass_is_a_good_one():
+    frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=PARTS)
+    model = fit(QAFFDE(48, random_state=0), frame, sample_partitions=4)
+    held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
+    names = pd.DataFrame(held_out, columns=["a", "b"])
+    whole = QAFFDE(48, random_state=0).fit(X)
+    assert model.score(names) == pytest.approx(whole.score(held_out), abs=0.05)
+
+
+def test_rows_beyond_given_ends_are_told_in_any_partition():
+    rows = X.copy()
+    rows[2950, 0] = 50.0
+    half_open = QAFFDE(**SCOTT, bounds=[(None, 20.0), (None, None)])
+    with pytest.raises(ValueError, match=r"^partition 9: .*the first is row 250"):
+        fit(half_open, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=1)
+    assert not half_open.__sklearn_is_fitted__()
+    fitted = fit(half_open, ROWS, sample_partitions=1)
+    assert fitted.frame_.reach[1, 0] * fitted.frame_.scale[0] + fitted.frame_.location[0] == 20.0
+
+
+def test_a_first_partition_of_one_row_is_no_error():
+    rows = da.concatenate([ROWS[:1], ROWS[1:]])
+    given = {**SCOTT, "bandwidth": 0.5, "bounds": (-30, 30)}
+    assert fit(QAFFDE(**given), rows).weight_sum_ == N
+    with pytest.raises(ValueError, match="fewer than two rows"):
+        fit(QAFFDE(**SCOTT), ROWS[:1], sample_partitions=1)
+    with pytest.raises(ValueError, match="sample_partitions"):
+        fit(QAFFDE(**given), rows, sample_partitions=0)
+
+
+def test_the_number_of_workers_changes_nothing():
+    found = []
+    for workers in (1, 3):
+        with (
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0"
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            models = [
+                fit(QAFFDE(48, random_state=0), ROWS, client=client, sample_partitions=some)
+                for some in (None, 2)
+            ]
+            scores = client.gather(client.compute([score_samples(m, ROWS) for m in models]))
+            found.append((models, scores))
+    for one, three in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(one.rho_, three.rho_, rtol=0, atol=1e-12 * N)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)

@@ -1,0 +1,163 @@
+"""Precision, device and rows at a time."""
+
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde import functional as QF
+from qaffde.estimators import compute
+from qaffde.estimators.compute import DOUBLE, Compute
+from qaffde.nn import FourierFeatures
+
+X = np.random.default_rng(0).normal(size=(3000, 3))
+OPTIONS = {"n_features": 100, "bandwidth": 0.5, "base_measure": "gaussian", "random_state": 0}
+
+
+def test_blocks_fill_the_cache_but_not_the_memory(monkeypatch):
+    assert DOUBLE.rows(1000) == 2**23 // 8000
+    assert Compute.of("float32", "cpu").rows(1000) == 2**23 // 4000
+    assert DOUBLE.rows(1) == compute.MAX_ROWS
+    assert DOUBLE.rows(10**9) == compute.MIN_ROWS
+    monkeypatch.setattr(compute, "available_memory", lambda device: 2**24)
+    assert DOUBLE.rows(1000) == 2**20 // 8000
+    assert Compute.of("float64", "cpu", 7).rows(1000) == 7
+
+
+def test_memory_that_is_left_is_known():
+    assert 2**20 < compute.available_memory(torch.device("cpu")) < 2**50
+
+
+def test_rows_are_copied_only_if_they_must_be():
+    rows = X.copy()
+    assert np.shares_memory(DOUBLE.tensor(rows).numpy(), rows)
+    rows.flags.writeable = False
+    assert not np.shares_memory(DOUBLE.tensor(rows).numpy(), rows)
+    assert Compute.of("float32", "cpu").tensor(rows).dtype == torch.float32
+
+
+def test_features_are_converted_in_a_copy():
+    features = FourierFeatures.draw("sobol", 16, torch.ones(2).double())
+    assert DOUBLE.features(features) is features
+    assert Compute.of("float32", "cpu").features(features).W.dtype == torch.float32
+    assert features.W.dtype == torch.float64
+
+
+def test_single_precision_sums_in_double():
+    double = QAFFDE(**OPTIONS).fit(X)
+    single = QAFFDE(**OPTIONS, dtype="float32").fit(X)
+    assert single.rho_.dtype == torch.float64
+    assert torch.equal(single.rho_, single.rho_.T)
+    error = (single.rho_ - double.rho_).abs().max() / double.rho_.abs().max()
+    assert 0 < error < 1e-6
+    scores, expected = single.score_samples(X), double.score_samples(X)
+    assert scores.dtype == np.float64
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=0.01)
+    assert np.abs(scores - expected).max() > 0
+
+
+def test_gradient_descent_scores_in_single_precision_too():
+    model = QAFFDESGD(**OPTIONS, max_iter=5, ridge=0.01).fit(X)
+    expected = model.score_samples(X)
+    scores = model.set_params(dtype="float32").score_samples(X)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=0.01)
+    assert np.abs(scores - expected).max() > 0
+
+
+@pytest.mark.parametrize("estimator", [QAFFDE, QAFFDESGD])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float16"}, "dtype='float16' is not known; choose one of float64, float32"),
+        ({"device": "nowhere"}, "device='nowhere' cannot be used here; take 'cpu'"),
+        ({"device": 1.5}, "device=1.5 cannot be used here; take 'cpu'"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(estimator, options, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(**options).fit(X)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device here")
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="device='cuda' cannot be used here; take 'cpu'"):
+        QAFFDE(device="cuda").fit(X)
+
+
+@pytest.mark.parametrize("batch_size", [0, 2.5, "many"])
+def test_rows_at_a_time_are_a_number(batch_size):
+    with pytest.raises(ValueError, match=r"batch_size=.* must be a whole number"):
+        QAFFDE(batch_size=batch_size).fit(X)
+
+
+@pytest.mark.parametrize("rows", [X[:1], X[:1].astype(np.float32), X[:1].tolist(), X[:50:10]])
+def test_few_rows_score_as_many_do(rows):
+    model = QAFFDE(**OPTIONS).fit(X)
+    expected = model.score_samples(X)[:50:10][: len(rows)]
+    np.testing.assert_allclose(model.score_samples(rows), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.full((1, 3), np.nan), "NaN"),
+        (np.full((1, 3), np.inf), "infinity"),
+        (np.zeros((1, 2)), "2 features"),
+        (np.zeros((0, 3)), "0 sample"),
+        (np.zeros(3), "1D array"),
+    ],
+)
+def test_the_short_way_lets_nothing_bad_through(rows, message):
+    with pytest.raises(ValueError, match=message):
+        QAFFDE(**OPTIONS).fit(X).score_samples(rows)
+
+
+def test_whole_blocks_are_scored_by_compiled_code(monkeypatch):
+    blocks = []
+
+    def compile_eagerly(formula, **options):
+        compiled = torch_compile(formula, backend="aot_eager", **options)
+
+        def counted(x):
+            blocks.append(len(x))
+            return compiled(x)
+
+        return counted
+
+    torch_compile = torch.compile
+    monkeypatch.setattr(torch, "compile", compile_eagerly)
+    model = QAFFDE(**OPTIONS, batch_size=1200).fit(X)
+    expected = model.score_samples(X)
+    assert blocks == []
+    scores = model.set_params(compile=True).score_samples(X)
+    assert blocks == [1200, 1200]
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-12)
+
+
+def test_what_cannot_be_compiled_says_what_to_do(monkeypatch):
+    def refuse(formula, **options):
+        def compiled(x):
+            raise torch._dynamo.exc.BackendCompilerFailed(formula, OSError("no compiler"), None)
+
+        return compiled
+
+    model = QAFFDE(**OPTIONS, compile=True, batch_size=100).fit(X)
+    monkeypatch.setattr(torch, "compile", refuse)
+    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler; compile=False does without"):
+        model.score_samples(X)
+
+
+def test_limits_of_threads_are_kept(monkeypatch):
+    seen = []
+    update = QF.add_rank_update
+
+    def watched(rho, phi):
+        seen.extend(pool["num_threads"] for pool in threadpool_info())
+        seen.append(torch.get_num_threads())
+        update(rho, phi)
+
+    monkeypatch.setattr(QF, "add_rank_update", watched)
+    with threadpool_limits(1):
+        QAFFDE(**OPTIONS).fit(X)
+    assert set(seen) == {1}
