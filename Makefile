@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 EXTRAS := cli,data,distributed,files,flows,lint,onnx,plot,search,test
 DOCS_STAMP := $(VENV)/.installed-docs
 BENCH_STAMP := $(VENV)/.installed-bench
+BENCH := build/bench
 SPHINX_ARGS ?=
 # Candidates, best first: the first that runs and is new enough makes the environment. PYTHON=… overrides.
 PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
@@ -41,6 +42,12 @@ format: $(STAMP) ## let ruff rewrite the sources
 
 bench: $(BENCH_STAMP) ## time qaffde beside its bare operations and other kernel density estimates
 	@$(BIN)/python -m benchmarks
+	@mkdir -p $(BENCH) && cp docs/kernel_peers.md docs/growth.md $(BENCH)
+	@$(BIN)/python -m benchmarks.kernel_peers run --limit 10 --out $(BENCH)/kernel_peers.jsonl
+	@$(BIN)/python -m benchmarks.kernel_peers constant --rows 10000 1000000 --out $(BENCH)/kernel_peers.jsonl
+	@$(BIN)/python -m benchmarks.kernel_peers report --results $(BENCH)/kernel_peers.jsonl --page $(BENCH)/kernel_peers.md
+	@$(BIN)/python -m benchmarks.growth run --out $(BENCH)/growth.jsonl
+	@$(BIN)/python -m benchmarks.growth report --results $(BENCH)/growth.jsonl --page $(BENCH)/growth.md
 
 docs: $(DOCS_STAMP) ## run every example in README.md and docs/*.md, and build the pages in docs/_build/html
 	@$(BIN)/python -m pytest --doctest-glob='*.md' $(wildcard README.md docs/*.md)

@@ -35,12 +35,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde import QAFFDEOutlierDetector
 from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 
 ROWS = ROOT / "benchmarks/results/anomaly.jsonl"
 PAGE = ROOT / "docs/anomaly.md"
-BEGIN, END = "<!-- anomaly:begin -->", "<!-- anomaly:end -->"
 CONTAMINATION = 0.05
 SEEDS = range(20, 25)
 
@@ -158,9 +158,7 @@ def _scores(model: Any, X: Array) -> Array:
 
 def report(rows: list[Row], page: Path = PAGE) -> None:
     """Write the table into the page, between its two markers."""
-    text = page.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}", encoding="utf-8")
+    fill(page, "anomaly", table(rows))
 
 
 def table(rows: list[Row]) -> str:

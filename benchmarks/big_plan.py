@@ -24,8 +24,8 @@ from benchmarks.big_tables import (
     summary,
 )
 from benchmarks.growth import RESULTS as GROWTH
-from benchmarks.pages import fill
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde.experiments.rows import Row, read_rows, write_rows
 
 ROWS = ROOT / "benchmarks/results/big_plan.jsonl"

@@ -18,13 +18,13 @@ import numpy as np
 
 from benchmarks.overhead import Cases, interleave
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde import QAFFDE
 from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "benchmarks/results/calculus.jsonl"
 PAGE = ROOT / "docs/calculus.md"
-BEGIN, END = "<!-- calculus:begin -->", "<!-- calculus:end -->"
 SAMPLE_BOUND = 20.0
 
 
@@ -174,9 +174,7 @@ def verdict(rows: Iterable[Row]) -> str:
 
 def report(rows: list[Row], page: Path = PAGE) -> None:
     """Write the table between the markers of the page."""
-    text = page.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{table(rows)}\n\n{verdict(rows)}.\n{END}{after}", "utf-8")
+    fill(page, "calculus", f"{table(rows)}\n\n{verdict(rows)}.")
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None:

@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.out_of_core import peak_memory
-from benchmarks.pages import fill
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde import QAFFDE
 from qaffde.distributed import fit
 from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows

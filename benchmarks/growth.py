@@ -23,13 +23,13 @@ from threadpoolctl import threadpool_limits
 from benchmarks.peer_report import log_slope, slope_beyond
 from benchmarks.peer_worker import timed
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde import QAFFDE
 from qaffde.experiments.figures import new_figure, save_figure, spread_labels, styled
 from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 
 RESULTS = ROOT / "benchmarks/results/growth.jsonl"
 PAGE = ROOT / "docs/growth.md"
-BEGIN, END = "<!-- growth:begin -->", "<!-- growth:end -->"
 PLENTY = 5.0
 """Seconds after which a fit is not repeated."""
 NAMES = {"N": "rows N", "D": "features D", "d": "columns d", "rank": "rank r"}
@@ -207,9 +207,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
     threads = ", ".join(sorted({str(row["threads"]) for row in rows}))
     grown = "\n".join(f"- {line}" for line in per_row(rows))
     body = f"{table(rows)}\n\nProcessor time, {threads} thread(s).\n\n{grown}"
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+    fill(page, "growth", body)
     save_figure(figure(rows), page.parent / "figures" / "growth")
     return body
 

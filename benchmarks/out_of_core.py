@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.pages import fill
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde import QAFFDE
 from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.streams import chunks

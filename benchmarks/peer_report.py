@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.peer_figure import Cells, figure
 from benchmarks.peer_methods import METHODS
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde.experiments.figures import save_figure
 from qaffde.experiments.rows import Row, markdown_table
 
 PAGE = ROOT / "docs/kernel_peers.md"
-BEGIN, END = "<!-- kernel_peers:begin -->", "<!-- kernel_peers:end -->"
 OURS, FULL = "qaffde-100", "qaffde-full"
 BARE = {OURS: "bare-100", FULL: "bare-full"}
 FASTER: dict[str, dict[int, float]] = {
@@ -216,9 +216,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
     if not any(row["comparison"] == "peers" for row in rows):
         raise SystemExit("no rows; run `python -m benchmarks.kernel_peers run` first")
     body = "\n\n".join(_sections(rows))
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+    fill(page, "kernel_peers", body)
     save_figure(figure(gather(rows)), page.parent / "figures" / "kernel_peers")
     return body
 

@@ -19,6 +19,7 @@ from typing import Any
 import zuko
 
 from experiments import ROOT
+from experiments.pages import fill
 from qaffde.baselines import BASELINES, get_baseline
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.estimators.base import DensityEstimator
@@ -29,7 +30,6 @@ from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "experiments/results/baselines.jsonl"
 PAGE = ROOT / "docs/baselines.md"
-BEGIN, END = "<!-- baselines:begin -->", "<!-- baselines:end -->"
 
 METHODS = ("maf", "nsf", "made", "planar", "realnvp", "iaf", "gmm", "roundtrip")
 UNCHANGED = ("arc", "bimodal_l", "binomial", "potential_1", "star_eight", "swiss_roll")
@@ -87,9 +87,7 @@ def measure(method: str, name: str, seed: int, n_train: int, n_test: int) -> Row
 
 def report(rows: list[Row], page: Path = PAGE) -> None:
     """Write the tables between the markers of the page."""
-    text = page.read_text(encoding="utf-8")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{tables(rows)}\n{END}{after}", encoding="utf-8")
+    fill(page, "baselines", tables(rows))
 
 
 def tables(rows: list[Row]) -> str:

@@ -17,6 +17,7 @@ from statistics import mean
 from typing import Any
 
 from experiments import ROOT
+from experiments.pages import markers
 from qaffde import QAFFDE
 from qaffde.experiments.results import paper_figures
 from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
@@ -26,7 +27,7 @@ from qaffde.targets import PLANAR, get_target
 ROWS = ROOT / "experiments/results/planar.jsonl"
 README = ROOT / "README.md"
 PAGE = ROOT / "docs/planar.md"
-BEGIN, END = "<!-- planar:begin -->", "<!-- planar:end -->"
+BEGIN, END = markers("planar")
 
 N_FEATURES = 1000
 NOTE = """\

@@ -6,6 +6,7 @@ import pytest
 anomaly = pytest.importorskip(
     "benchmarks.anomaly", reason="lives in the repository, not in the package"
 )
+BEGIN, END = "<!-- anomaly:begin -->", "<!-- anomaly:end -->"
 
 
 @pytest.mark.parametrize("name", anomaly.SETS)
@@ -48,12 +49,12 @@ def row(name, seed, method, auc):
 
 def test_the_best_mean_is_bold_and_stands_between_the_markers(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{anomaly.BEGIN}\nold\n{anomaly.END}\nafter\n")
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     auc = {"QAFFDE": 0.8, "isolation forest": 0.7, "LOF": 0.9, "KDE": 0.6}
     rows = [row("moons", s, m, a + s / 100) for m, a in auc.items() for s in (0, 2)]
     anomaly.report(rows, page)
     text = page.read_text()
-    assert text.startswith(f"before\n{anomaly.BEGIN}\n| set | rows")
+    assert text.startswith(f"before\n{BEGIN}\n| set | rows")
     assert "| moons | 9 | 2 | 0.810 | 0.710 | **0.910** | 0.610 | 1.0 |" in text
-    assert text.endswith(f"{anomaly.END}\nafter\n")
+    assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text

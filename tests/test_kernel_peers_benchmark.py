@@ -14,6 +14,7 @@ kernel_peers = pytest.importorskip(
 pytest.importorskip("safetensors", reason="needs the extra 'files'")
 from benchmarks import peer_data, peer_methods, peer_report, peer_worker  # noqa: E402
 
+BEGIN, END = "<!-- kernel_peers:begin -->", "<!-- kernel_peers:end -->"
 H = 0.4
 CELL = peer_data.Cell(400, 2, seed=3, n_queries=60)
 
@@ -201,7 +202,7 @@ def test_commands_append_rows_once_and_write_the_page(tmp_path, monkeypatch, cap
     assert row["n"] == [300, 400]
     assert row["ratio"] > 0
 
-    page.write_text(f"above\n{peer_report.BEGIN}\nold\n{peer_report.END}\nbelow\n")
+    page.write_text(f"above\n{BEGIN}\nold\n{END}\nbelow\n")
     kernel_peers.main(["report", "--results", str(out), "--page", str(page)])
     text = page.read_text(encoding="utf-8")
     assert text.startswith("above")

@@ -7,6 +7,7 @@ import pytest
 experiment = pytest.importorskip(
     "experiments.baselines", reason="lives in the repository, not in the package"
 )
+BEGIN, END = "<!-- baselines:begin -->", "<!-- baselines:end -->"
 METHODS, SETS = ["gmm", "made"], ["arc", "star_eight"]
 RUN = ["run", "--methods", *METHODS, "--sets", *SETS, "--n-train", "300", "--n-test", "100"]
 
@@ -51,13 +52,13 @@ def test_run_skips_what_is_there(path, capsys):
 
 def test_the_page_is_rebuilt_from_the_rows_in_any_order(rows, tmp_path):
     page = tmp_path / "page.md"
-    page.write_text(f"# Head\n\n{experiment.BEGIN}\nstale\n{experiment.END}\n\nTail\n")
+    page.write_text(f"# Head\n\n{BEGIN}\nstale\n{END}\n\nTail\n")
     experiment.report(rows, page)
     first = page.read_text()
     experiment.report(rows[::-1], page)
     assert page.read_text() == first
-    assert first.startswith(f"# Head\n\n{experiment.BEGIN}\nSpearman")
-    assert first.endswith(f"{experiment.END}\n\nTail\n")
+    assert first.startswith(f"# Head\n\n{BEGIN}\nSpearman")
+    assert first.endswith(f"{END}\n\nTail\n")
     assert "stale" not in first
 
 

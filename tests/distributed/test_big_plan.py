@@ -10,7 +10,7 @@ big_plan = pytest.importorskip(
 big_costs = pytest.importorskip("benchmarks.big_costs")
 big_model = pytest.importorskip("benchmarks.big_model")
 big_tables = pytest.importorskip("benchmarks.big_tables")
-pages = pytest.importorskip("benchmarks.pages")
+pages = pytest.importorskip("experiments.pages")
 
 MARKERS = ("plan", "assumptions", "costs", "limits", "powers")
 

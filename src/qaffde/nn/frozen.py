@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -71,7 +72,9 @@ class FrozenDensity:
         device: torch.device | str = "cpu",
     ) -> None:
         self.dtype, self.device = dtype, torch.device(device)
-        self._dicts = [d for m in density.modules() for d in _tensors_and_modules(m)]
+        found = [d for m in density.modules() for d in _tensors_and_modules(m)]
+        self._dicts = [values for values in found if values]
+        self._tensors = [v for d in self._dicts for v in d.values() if isinstance(v, Tensor)]
         self._state = self._key()
         formula = _converted(_formula(density, dtype), lambda tensor: tensor.to(dtype))
         self._in_torch = _converted(formula, lambda tensor: tensor.to(self.device))
@@ -86,12 +89,10 @@ class FrozenDensity:
         """Whether the density has the tensors, and they the values, that it was frozen with."""
         return self._key() == self._state
 
-    def _key(self) -> list[tuple[int, int]]:
-        return [
-            (id(value), value._version if isinstance(value, Tensor) else 0)
-            for values in self._dicts
-            for value in values.values()
-        ]
+    def _key(self) -> tuple[list[int], list[int]]:
+        """Which tensors and modules there are, and how often the tensors were changed."""
+        present = chain.from_iterable(values.values() for values in self._dicts)
+        return list(map(id, present)), [tensor._version for tensor in self._tensors]
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:

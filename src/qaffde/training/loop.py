@@ -153,7 +153,7 @@ class _Batches:
             self.position = 0
         chosen = self.order[self.position : self.position + self.batch_size]
         self.position += self.batch_size
-        return tuple(part[chosen] for part in self.rows)
+        return tuple(part.index_select(0, chosen.to(part.device)) for part in self.rows)
 
     def state(self) -> State:
         seed = self.generator.get_state()
