@@ -51,6 +51,13 @@ def test_three_columns_and_single_precision_have_no_shortcut(features):
     assert QF.Lattice.of(features.W.float()) is None
 
 
+@pytest.mark.parametrize("far", [1e4, 1e30, 1e300])
+def test_few_frequencies_far_apart_have_no_shortcut(far):
+    W = torch.arange(100, dtype=torch.float64)[:, None].repeat(1, 2)
+    W[-1] = far
+    assert QF.Lattice.of(W) is None
+
+
 def test_few_features_are_quicker_without(features):
     assert QF.Lattice.of(features_of(2, 7).W) is None
 

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 
 MAX_COLUMNS = 2
+BLOCK = 1024
+"""Nodes whose features are computed at once."""
 OFF_LATTICE = 1e-12
 """What a whole number may be off by, relative to the largest."""
 
@@ -55,9 +57,8 @@ class Lattice:
         step = torch.where(step.isinf(), 1.0, step)
         multiple = W / step
         index = multiple.round()
-        if float((multiple - index).abs().max()) > OFF_LATTICE * max(
-            1.0, float(index.abs().max())
-        ):
+        most, off = float(index.abs().max()), float((multiple - index).abs().max())
+        if most > len(W) or off > OFF_LATTICE * most:
             return None
         index = torch.nn.functional.pad(index.long(), (0, MAX_COLUMNS - W.shape[1]))
         lattice = cls(index, step)
@@ -128,11 +129,9 @@ class Lattice:
     @cached_property
     def all_waves(self) -> tuple[Tensor, Tensor]:
         """Frequencies (n, d) and phases (n, 1) of all waves, those of f₁ first."""
-        multiples = [_multiples(M).to(self.step) * step for M, step in self._columns]
-        sines = [_is_sine(M).to(self.step) for M, _ in self._columns]
-        return torch.block_diag(*(m[:, None] for m in multiples)), -math.pi / 2 * torch.cat(sines)[
-            :, None
-        ]
+        W = [(_multiples(M).to(self.step) * step)[:, None] for M, step in self._columns]
+        b = [-math.pi / 2 * _is_sine(M).to(self.step)[:, None] for M, _ in self._columns]
+        return torch.block_diag(*W), torch.cat(b)
 
     @property
     def _columns(self) -> list[tuple[int, Tensor]]:
@@ -159,7 +158,8 @@ class LatticeSeries:
     @classmethod
     def of(cls, lattice: Lattice, square: Callable[[Tensor], Tensor]) -> "LatticeSeries":
         """The series of a function that is such a square, from its values."""
-        return cls(lattice, lattice.series(square(lattice.nodes)))
+        values = torch.cat([square(x) for x in lattice.nodes.split(BLOCK)])
+        return cls(lattice, lattice.series(values))
 
     @cached_property
     def faint(self) -> float:
