@@ -72,12 +72,13 @@ class Method:
     kind: str = "kernel"
 
 
-def fit_qaffde(X: Array, h: float, rank: int | float) -> Fitted:
+def fit_qaffde(X: Array, h: float, rank: int | float, dtype: str = "float64") -> Fitted:
     """Algorithm 2 at a bandwidth that is given: no search."""
     from qaffde import QAFFDE
 
     base = BASE.get(X.shape[1], MANY_COLUMNS_BASE)
-    return QAFFDE(N_FEATURES, bandwidth=h, rank=rank, random_state=0, **base).fit(X)
+    model = QAFFDE(N_FEATURES, bandwidth=h, rank=rank, dtype=dtype, random_state=0, **base)
+    return model.fit(X)
 
 
 def fit_qaffde_sgd(X: Array, h: float) -> Fitted:
@@ -197,6 +198,12 @@ METHODS: dict[str, Method] = {
     ),
     "bare-100": Method(
         f"bare cost, rank {RANK}", lambda X, h: fit_bare(X, h, RANK), (), "torch", kind="bare"
+    ),
+    "qaffde-single": Method(
+        f"QAFFDE, rank {RANK}, float32",
+        lambda X, h: fit_qaffde(X, h, RANK, "float32"),
+        ("qaffde",),
+        "qaffde",
     ),
     "qaffde-full": Method(
         "QAFFDE, full rank", lambda X, h: fit_qaffde(X, h, 1.0), ("qaffde",), "qaffde"
