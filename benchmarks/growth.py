@@ -177,23 +177,29 @@ def figure(rows: Iterable[Row]) -> Any:
     for axis, ax in panels.items():
         of = {columns: these for (name, columns), these in found.items() if name == axis}
         ax.set(xscale="log", yscale="log", xlabel=NAMES[axis])
-        ax.set_xticks([row[axis] for row in next(iter(of.values()))])
-        ax.xaxis.set(major_formatter=EngFormatter(sep=""), minor_locator=NullLocator())
+        sizes = [row[axis] for row in next(iter(of.values()))]
+        ax.set_xticks([sizes[0], sizes[len(sizes) // 2], sizes[-1]])
+        ax.xaxis.set(
+            major_formatter=EngFormatter(places=None, sep=""), minor_locator=NullLocator()
+        )
         ax.grid(axis="y", color="0.92")
         _draw(ax, axis, of)
     panels["N"].set_ylabel("processor seconds")
-    panels["N"].legend(frameon=False, fontsize=7.5, handlelength=3.5)
+    handles, labels = panels["N"].get_legend_handles_labels()
+    panels["d"].legend(
+        handles, labels, loc="upper left", frameon=False, fontsize=8, handlelength=3.5
+    )
     return drawn
 
 
 def _draw(ax: Any, axis: str, of: Mapping[int | None, list[Row]]) -> None:
-    """Curves of one panel, each with its slope at its end."""
+    """Curves of one panel, each with the slope between its two largest sizes."""
     ends: dict[str, float] = {}
     for (columns, rows), cost in product(of.items(), COSTS):
         x, y = [row[axis] for row in rows], [row[f"{cost}_cpu_seconds"] for row in rows]
         style, label = "--" if columns == 2 else "-", f"{COSTS[cost]}, d = {columns}"
         ax.plot(x, y, style, marker="o", ms=3.5, color=COLOURS[cost], label=label)
-        ends[f"{cost} {slopes(axis, rows, cost)[0]:.2f} {columns}"] = y[-1]
+        ends[f"{cost} {slopes(axis, rows, cost)[1]:.2f} {columns}"] = y[-1]
     for name, height in spread_labels(ends, 1.35).items():
         cost, slope, _ = name.split()
         at = {"textcoords": "offset points", "color": COLOURS[cost], "fontsize": 8, "va": "center"}
