@@ -4,7 +4,7 @@ Products of two features have frequencies on the same lattice, of at most twice 
 whatever is quadratic in the features is a trigonometric polynomial on a torus,
 
 .. math:: q(x) = f_1(\theta_1)^\top A\, f_2(\theta_2), \qquad
-          f(\theta) = (1, \cos\theta, \dots, \cos M\theta, \sin\theta, \dots, \sin M\theta)
+          f(\theta) = (1, \cos\theta, \ldots, \cos M\theta, \sin\theta, \ldots, \sin M\theta)
 
 with the angles :math:`\theta_j = \text{step}_j x_j`. In two columns D features need M of about
 :math:`2\sqrt{D/\pi}` waves a column: a point costs some :math:`5 D` multiplications, whatever the
