@@ -115,7 +115,7 @@ class Lattice:
         Parameters
         ----------
         characteristic : Tensor of shape (n,), complex
-            ∫exp(iω·x)dμ at all :attr:`frequencies`.
+            ∫exp(iω·x)dμ at all ``frequencies``.
         b, a : Tensors of shape (D,)
             Phases and amplitudes.
         """
@@ -143,7 +143,7 @@ class Lattice:
 class LatticeSeries:
     """The square ‖Lφ(x)‖² of features on a lattice, as one trigonometric polynomial.
 
-    Rounding is relative to the sum of its coefficients, not to its value: what is below `faint`
+    Rounding is relative to the sum of its coefficients, not to its value: what is below ``faint``
     has fewer than nine digits, and is better computed as a square.
 
     Parameters
