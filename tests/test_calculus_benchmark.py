@@ -9,6 +9,7 @@ calculus = pytest.importorskip(
     "benchmarks.calculus", reason="lives in the repository, not in the package"
 )
 
+BEGIN, END = "<!-- calculus:begin -->", "<!-- calculus:end -->"
 TINY = calculus.Sizes(
     n_train=300, n_rows=20, n_features=32, sets=("arc",), dims=(3, 4), ranks=(2, 1.0)
 )
@@ -37,7 +38,7 @@ def test_ratios_are_to_scoring(rows):
 
 def test_report_replaces_what_is_between_the_markers(rows, tmp_path):
     page, source = tmp_path / "page.md", tmp_path / "rows.jsonl"
-    page.write_text(f"before\n{calculus.BEGIN}\nold\n{calculus.END}\nafter\n", "utf-8")
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
     calculus.write_rows(rows, source)
     calculus.main(["report", "--rows", str(source), "--page", str(page)])
     text = page.read_text("utf-8")

@@ -39,9 +39,9 @@ class Lattice:
 
     Examples
     --------
-    >>> lattice = Lattice.of(torch.tensor([[0.0], [0.5], [1.5]], dtype=torch.float64))
-    >>> lattice.index[:, 0].tolist(), lattice.n_waves
-    ([0, 1, 3], (13, 1))
+    >>> lattice = Lattice.of(0.5 * torch.arange(20, dtype=torch.float64)[:, None])
+    >>> lattice.step.item(), lattice.index[-1].tolist(), lattice.n_waves
+    (0.5, [19, 0], (77, 1))
     """
 
     index: Tensor
