@@ -25,16 +25,30 @@ def test_blocks_fill_the_cache_but_not_the_memory(monkeypatch):
     assert Compute.of("float64", "cpu", 7).rows(1000) == 7
 
 
-def test_memory_that_is_left_is_known():
-    assert 2**20 < compute.available_memory(torch.device("cpu")) < 2**50
+def test_memory_that_is_left_is_known(monkeypatch):
+    cpu = torch.device("cpu")
+    assert 2**20 < compute.available_memory(cpu) < 2**50
+    monkeypatch.setattr(compute.Path, "read_text", lambda *_, **__: "MemAvailable:   12 kB\n")
+    assert compute.available_memory(cpu) == 12 * 1024
+    monkeypatch.setattr(compute.Path, "read_text", lambda *_, **__: "MemTotal: 12 kB\n")
+    assert compute.available_memory(cpu) == 2**30
+
+    def refuse(*_, **__):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(compute.Path, "read_text", refuse)
+    assert compute.available_memory(cpu) == 2**30
 
 
 def test_rows_are_copied_only_if_they_must_be():
     rows = X.copy()
-    assert np.shares_memory(DOUBLE.tensor(rows).numpy(), rows)
+    assert np.shares_memory(DOUBLE.exact(rows).numpy(), rows)
+    assert np.shares_memory(DOUBLE.tensor(DOUBLE.exact(rows)).numpy(), rows)
     rows.flags.writeable = False
-    assert not np.shares_memory(DOUBLE.tensor(rows).numpy(), rows)
-    assert Compute.of("float32", "cpu").tensor(rows).dtype == torch.float32
+    exact = Compute.of("float32", "cpu").exact(rows)
+    assert exact.dtype == torch.float64
+    assert not np.shares_memory(exact.numpy(), rows)
+    assert Compute.of("float32", "cpu").tensor(exact).dtype == torch.float32
 
 
 def test_features_are_converted_in_a_copy():
@@ -65,13 +79,35 @@ def test_gradient_descent_scores_in_single_precision_too():
     assert np.abs(scores - expected).max() > 0
 
 
+def test_in_single_precision_no_row_falls_over_the_edge_of_its_box():
+    rng = np.random.default_rng(1)
+    for low, high in np.sort(rng.uniform(-3, 3, size=(5, 2))):
+        rows = rng.uniform(low, high, size=(300, 1))
+        rows[:10], rows[10:20] = low, high
+        model = QAFFDE(20, 0.2 * (high - low), bounds=(low, high), random_state=0).fit(rows)
+        expected = model.score_samples(rows)
+        model.set_params(dtype="float32")
+        np.testing.assert_allclose(model.score_samples(rows), expected, rtol=0, atol=1e-3)
+        edges = [model.score_samples(rows[k : k + 1])[0] for k in (0, 10)]
+        np.testing.assert_allclose(edges, expected[[0, 10]], rtol=0, atol=1e-3)
+
+
+def test_behind_an_encoder_rows_are_scored_as_they_are():
+    encoder = torch.distributions.AffineTransform(1.0, 2.0)
+    model = QAFFDESGD(**OPTIONS, encoder=encoder, max_iter=2, ridge=0.01).fit(X)
+    expected = model.score_samples(X)
+    assert np.array_equal(model.set_params(dtype="float32").score_samples(X), expected)
+
+
 @pytest.mark.parametrize("estimator", [QAFFDE, QAFFDESGD])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"dtype": "float16"}, "dtype='float16' is not known; choose one of float64, float32"),
         ({"device": "nowhere"}, "device='nowhere' cannot be used here; take 'cpu'"),
-        ({"device": 1.5}, "device=1.5 cannot be used here; take 'cpu'"),
+        ({"device": "meta"}, "device='meta' cannot be used here; take 'cpu'"),
+        ({"device": None}, "device=None must be a name, such as 'cpu' or 'cuda:0'"),
+        ({"device": torch.device("cpu")}, "must be a name, such as 'cpu' or 'cuda:0'"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(estimator, options, message):
@@ -119,9 +155,9 @@ def test_whole_blocks_are_scored_by_compiled_code(monkeypatch):
     def compile_eagerly(formula, **options):
         compiled = torch_compile(formula, backend="aot_eager", **options)
 
-        def counted(x):
-            blocks.append(len(x))
-            return compiled(x)
+        def counted(z, inside):
+            blocks.append(len(z))
+            return compiled(z, inside)
 
         return counted
 
@@ -137,7 +173,7 @@ def test_whole_blocks_are_scored_by_compiled_code(monkeypatch):
 
 def test_what_cannot_be_compiled_says_what_to_do(monkeypatch):
     def refuse(formula, **options):
-        def compiled(x):
+        def compiled(z, inside):
             raise torch._dynamo.exc.BackendCompilerFailed(formula, OSError("no compiler"), None)
 
         return compiled

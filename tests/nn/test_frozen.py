@@ -71,7 +71,7 @@ def test_far_away_nothing_overflows(measure):
 
 def test_single_precision_keeps_six_digits():
     density, x = density_of(), points(500)
-    single = frozen_form(density, torch.float32)(x.float())
+    single = frozen_form(density, torch.float32)(x)
     assert single.dtype == torch.float32
     assert torch.allclose(single.double(), density.log_prob(x), rtol=0, atol=1e-3)
 
@@ -86,6 +86,8 @@ def test_a_form_is_made_once_and_anew_after_a_change():
     assert second is not first
     assert torch.allclose(second(x), density.log_prob(x), rtol=0, atol=1e-9)
     density.density.density.measure = MEASURES["gaussian"]
+    assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
+    density.density.epsilon = 0.5
     assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
     density.scale = 2 * density.scale
     assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)

@@ -69,11 +69,14 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         frozen = frozen_form(self.density_, compute.dtype, compute.device)
         if frozen is not None and len(rows) <= FEW_ROWS:
             return frozen.of_few(rows)
-        size = compute.rows(WIDTH if frozen is None else frozen.width)
-        score = self.density_.log_prob if frozen is None else frozen
+        if frozen is None:
+            compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
+        else:
+            score, width = frozen, frozen.width
+        size = compute.rows(width)
         whole = score if frozen is None or not compute.compile else frozen.compiled
         with torch.no_grad():
-            blocks = (compute.tensor(rows[k : k + size]) for k in range(0, len(rows), size))
+            blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
             log_p = torch.cat([whole(x) if len(x) == size else score(x) for x in blocks])
         return log_p.double().cpu().numpy()
 

@@ -1,9 +1,9 @@
 """Where estimators compute, in which precision, and how many rows at a time."""
 
-import os
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Compute:
 
     @classmethod
     def of(
-        cls, dtype: str, device: Any, batch_size: int | str = "auto", *, compile: bool = False
+        cls, dtype: str, device: str, batch_size: int | str = "auto", *, compile: bool = False
     ) -> Self:
         """What an estimator's parameters say."""
         number = None if isinstance(batch_size, str) else int(batch_size)
@@ -63,11 +63,14 @@ class Compute:
         most = min(BLOCK_BYTES, available_memory(self.device) // MEMORY_SHARE) // row
         return max(MIN_ROWS, min(MAX_ROWS, most))
 
-    def tensor(self, rows: NDArray[np.float64] | Tensor) -> Tensor:
+    def tensor(self, rows: Tensor) -> Tensor:
         """Rows in this precision, on this device; not copied if they need not be."""
-        if isinstance(rows, np.ndarray):
-            rows = torch.from_numpy(rows) if rows.flags.writeable else torch.tensor(rows)
         return rows.to(self.device, self.dtype)
+
+    def exact(self, rows: NDArray[np.float64]) -> Tensor:
+        """Rows as they are, on this device; not copied if they need not be."""
+        tensor = torch.from_numpy(rows) if rows.flags.writeable else torch.tensor(rows)
+        return tensor.to(self.device)
 
 
 DOUBLE = Compute(torch.float64, torch.device("cpu"), None, False)
@@ -81,10 +84,12 @@ def check_compute(dtype: object, device: object, batch_size: object = "auto") ->
 
 
 def check_device(device: object) -> None:
-    """Reject a device that is not there."""
+    """Reject a device that is not there, or that holds no numbers."""
+    if not isinstance(device, str):
+        raise ValueError(f"device={device!r} must be a name, such as 'cpu' or 'cuda:0'")
     try:
-        torch.zeros(1, device=device)  # type: ignore[call-overload]
-    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(
             f"device={device!r} cannot be used here; take 'cpu' ({reason})"
@@ -92,10 +97,12 @@ def check_device(device: object) -> None:
 
 
 def available_memory(device: torch.device) -> int:
-    """Bytes that are left on a device, roughly."""
+    """Bytes that are left on a device, roughly; 1 GiB where the system does not tell."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
         return 2**30
+    found = dict(line.split(":", 1) for line in lines)
+    return 1024 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else 2**30

@@ -114,7 +114,7 @@ class LikelihoodEstimator(BornEstimator):
     tolerance: float
     checkpoint: str | os.PathLike[str] | None
     verbose: bool
-    device: Any
+    device: str
 
     def _search(self, rows: Rows, seed: int, clock: Clock) -> Search:
         """The search for a candidate, with what a killed fit has already found."""

@@ -125,7 +125,7 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
     dtype : {"float64", "float32"}, default="float64"
         Precision of features and of `score_samples`. Single precision is about twice as fast and
         takes digits from small densities; ρ is summed, and G computed, in float64 anyway.
-    device : str or torch.device, default="cpu"
+    device : str, default="cpu"
         Where rows are summed and scored; fitted tensors stay on the CPU.
     compile : bool, default=False
         Whether `score_samples` has whole blocks of rows compiled by :func:`torch.compile`: a
@@ -179,7 +179,7 @@ class QAFFDE(SpectrumMixin, UpdatableEstimator):
         warm_start: bool = False,
         batch_size: int | str = "auto",
         dtype: str = "float64",
-        device: Any = "cpu",
+        device: str = "cpu",
         compile: bool = False,
         random_state: Any = None,
     ) -> None:

@@ -136,7 +136,7 @@ class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
     dtype : {"float64", "float32"}, default="float64"
         Precision of `score_samples`. The likelihood is maximised in float32, which is all that it
         needs, and G computed in float64, whatever this is.
-    device : str or torch.device, default="cpu"
+    device : str, default="cpu"
         Where the likelihood is maximised and rows are scored; fitted tensors stay on the CPU.
     compile : bool, default=False
         Whether `score_samples` has whole blocks of rows compiled by :func:`torch.compile`: a
@@ -215,7 +215,7 @@ class QAFFDESGD(SpectrumMixin, LikelihoodEstimator):
         checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         dtype: str = "float64",
-        device: Any = "cpu",
+        device: str = "cpu",
         compile: bool = False,
         random_state: Any = None,
     ) -> None:

@@ -16,9 +16,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+Array = Any
+"""A tensor, or an array of NumPy's."""
 
 MAX_COLUMNS = 2
 BLOCK = 1024
@@ -144,44 +149,50 @@ class LatticeSeries:
     """The square ‖Lφ(x)‖² of features on a lattice, as one trigonometric polynomial.
 
     Rounding is relative to the sum of its coefficients, not to its value: what is below ``faint``
-    has fewer than nine digits, and is better computed as a square.
+    has fewer than nine digits, and is computed as a square.
 
     Parameters
     ----------
-    lattice : Lattice
-    A : Tensor of shape (2M₁ + 1, 2M₂ + 1)
+    W, b : Arrays of shapes (m₁ + m₂, d), (m₁ + m₂, 1)
+        Frequencies and phases of the waves, those of f₁ first; of one column, m₂ = 0. They and A
+        may be arrays of NumPy's, and points then are.
+    A : Array of shape (m₂, m₁), or (1, m₁)
+        The coefficients, transposed.
+    faint : float
     """
 
-    lattice: Lattice
-    A: Tensor
+    W: Array
+    b: Array
+    A: Array
+    faint: float
 
     @classmethod
     def of(cls, lattice: Lattice, square: Callable[[Tensor], Tensor]) -> "LatticeSeries":
         """The series of a function that is such a square, from its values."""
         values = torch.cat([square(x) for x in lattice.nodes.split(BLOCK)])
-        return cls(lattice, lattice.series(values))
+        A = lattice.series(values).T.contiguous()
+        faint = 1e9 * torch.finfo(A.dtype).eps * float(A.abs().sum())
+        return cls(*lattice.all_waves, A, faint)
 
-    @cached_property
-    def faint(self) -> float:
-        """Value below which rounding is more than a part in 10⁹."""
-        return 1e9 * torch.finfo(self.A.dtype).eps * float(self.A.abs().sum())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Values of shape (n,) at x of shape (n, d)."""
-        first, second = self.lattice.waves(x)
-        return (self._transposed @ first).mul_(second).sum(0)
-
-    def refined(self, x: Tensor, square: Callable[[Tensor], Tensor]) -> Tensor:
-        """Values of shape (n,), the faint ones computed by the function itself."""
-        q = self(x)
+    def __call__(self, x: Array, square: Callable[[Array], Array]) -> Array:
+        """Values of shape (n,) at x of shape (n, d), the faint ones by the square itself."""
+        waves = self.W @ x.T
+        waves += self.b
+        namespace_of(x).cos(waves, out=waves)
+        first = self.A.shape[1]
+        terms = self.A @ waves[:first]
+        if len(waves) > first:
+            terms *= waves[first:]
+        q = terms.sum(0)
         faint = q < self.faint
         if faint.any():
             q[faint] = square(x[faint])
         return q
 
-    @cached_property
-    def _transposed(self) -> Tensor:
-        return self.A.T.contiguous()
+
+def namespace_of(array: Array) -> Any:
+    """NumPy or torch, whichever the array is of: what they spell alike is written once."""
+    return np if isinstance(array, np.ndarray) else torch
 
 
 def _multiples(degree: int) -> Tensor:

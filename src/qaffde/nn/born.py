@@ -116,7 +116,7 @@ class BornDensity(Density):
     def _log_square(self, x: Tensor) -> Tensor:
         """Log ‖Lφ‖² of shape (n,); on a lattice, once it is frozen, by a series of its waves."""
         series = None if x.requires_grad else self.series()
-        q = self._square(x) if series is None else series.refined(x, self._square)
+        q = self._square(x) if series is None else series(x, self._square)
         return q.log()
 
     def series(self) -> QF.LatticeSeries | None:
