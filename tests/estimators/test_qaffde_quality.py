@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, QAFFDESGD
 from qaffde.estimators import data_measure
 from qaffde.metrics import excess_nll, excess_nll_standard_error, spearman
 from qaffde.targets import PLANAR, get_target
@@ -85,3 +85,19 @@ def test_one_gaussian_under_separate_parts_shows_no_images_of_them(monkeypatch, 
     model = QAFFDE(base_measure="gaussian", features="lattice", random_state=0).fit(X)
     outside = 1 - model.probability([-5.5], [5.5])
     assert (outside < 0.005) == (reach > 0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        QAFFDE(200, 0.5, base_measure="mixture", random_state=3),
+        QAFFDESGD(200, 1.0, base_measure="mixture", ridge=1e-3, random_state=3),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_mixture_of_chosen_size_begins_where_it_was_chosen(model):
+    """Its own guess at the start, with all else given, ends without some rays of the star."""
+    target = get_target("star_eight")
+    model.fit(target.sample(6000, random_state=9))
+    fresh = target.sample(5000, random_state=1)
+    assert excess_nll(target.log_prob(fresh), model.score_samples(fresh)) < 0.02

@@ -97,6 +97,19 @@ def test_ours_are_searched_around_what_the_default_chose():
     np.testing.assert_allclose(resolved["bandwidth"], [0.1, 0.2])
 
 
+def test_what_the_default_chose_is_trained_on_more_rows_if_its_row_says_it_all():
+    default = {"bandwidth": [0.2, 0.4], "ridge": 1e-3, "base_measure": "box"}
+    resolve = METHODS["qaffde_sgd"].resolve
+    assert resolve({}, Reference(np.ones(2), default, growth=2.0)) == {
+        "base_measure": "box",
+        "bandwidth": [0.2, 0.4],
+        "ridge": 5e-4,
+    }
+    mixture = default | {"base_measure": "mixture"}
+    assert resolve({}, Reference(np.ones(2), mixture, growth=2.0)) == {}
+    assert resolve({}, Reference(np.ones(2), {})) == {}  # the first trial
+
+
 @pytest.mark.parametrize(("d", "plain"), [(2, "box"), (10, "gaussian")])
 def test_a_plain_base_is_no_box_in_many_columns(d, plain):
     reference = Reference(np.ones(d), {})

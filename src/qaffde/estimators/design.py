@@ -212,11 +212,12 @@ def choose_design(
     best = contest.first_of_the_best(entries)
     if best.spec.name == "mixture":
         best = contest.blurred(best, blur, (1.0,) if bandwidth is not None else NEIGHBOURS)
+    best = replace(best, start=contest.start(best.spec))
     if bandwidth is not None:
         return best
     share = float(splits[0].train_weight.sum() / weight.sum())
     shrink = share ** (1 / (Z.shape[1] + 4))
-    return replace(best, bandwidth=best.bandwidth * shrink, start=contest.start(best.spec))
+    return replace(best, bandwidth=best.bandwidth * shrink)
 
 
 class _Contest:

@@ -179,7 +179,8 @@ class Search:
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
-        judged = next((m for (s, *_), m in self.fits.items() if s == _sharp(spec)), None)
+        unjudged = vars(self).get("chosen", (None, None))[1]  # where all but the size was given
+        judged = next((m for (s, *_), m in self.fits.items() if s == _sharp(spec)), unjudged)
         return spec.fit(self.Z, self.weight, h, self.generator(), judged, totals)
 
     def scores(self, candidate: Candidate, rows: int) -> Tensor:

@@ -67,8 +67,14 @@ def around_default(sampled: Parameters, reference: Reference) -> Parameters:
     The bandwidth of a kernel falls with the rows as that of any kernel estimate; a ridge is a
     number over that of the rows. A plain base is the box, or the Gaussian in many columns, where
     a box is nearly all empty.
+
+    Where the default itself is to be trained on more rows, what it chose stays chosen if its base
+    is a box. A mixture has parts of its own, that no row records, and is chosen again.
     """
     parameters = dict(sampled)
+    if not sampled and reference.default.get("base_measure") == "box":
+        parameters = {"base": "plain", "bandwidth_factor": 1.0}
+        parameters |= {"ridge_factor": 1.0} if "ridge" in reference.default else {}
     if "base" in parameters:
         plain = "box" if len(reference.deviations) <= MAX_BOX_DIMS else "gaussian"
         parameters["base_measure"] = {"plain": plain, "mixture": "mixture"}[parameters.pop("base")]
