@@ -147,7 +147,7 @@ def _seconds_part(results: Results) -> str:
         lines.append(f'<tr><th scope="row">{escape(METHODS[method].label)}</th>{cells}</tr>')
     heads = ["method", *SECONDS.values()]
     table = sortable_table(heads, lines, narrow=True)
-    return f"<h3>Seconds</h3><p>Medians over sets, one thread.</p>\n{table}"
+    return f"<h3>Seconds</h3><p>Medians over sets, of the processor, one thread.</p>\n{table}"
 
 
 def _panels(results: Results, draw: Callable[[Row, Row], str], methods: Sequence[str]) -> str:

@@ -210,7 +210,7 @@ def verdict(results: Results) -> str:
 
 def _speed(results: Results) -> str:
     medians = {
-        method: median(row["fit_seconds"] for row in rows)
+        method: median(row["fit_cpu_seconds"] for row in rows)
         for method in (*OURS, "nsf")
         if (rows := [r for (_, m), of in results.finals.items() if m == method for r in of])
     }
