@@ -23,6 +23,8 @@ from qaffde.experiments.images_tables import accuracy_table, images_page
 from qaffde.experiments.results import paper_figures
 from qaffde.experiments.rows import read_rows
 from qaffde.experiments.runner import Files, run_cells
+from qaffde.training import loop
+from qaffde.training.checkpoint import Checkpoint
 from tests.experiments.tiny import without_timings
 
 RNG = np.random.default_rng(0)
@@ -89,6 +91,35 @@ def test_what_is_there_is_not_run_again_and_rows_repeat(files, rows, tmp_path):
     run_cells(image_cells(config(), "quick", methods=("qaffde", "made"), seeds=(3,)), again)
     known = [r for r in rows if r["method"] in ("qaffde", "made") and r["seed"] == 3]
     assert without_timings(read_rows(again.rows)) == without_timings(known)
+
+
+@pytest.mark.parametrize("method", ["qaffde_sgd", "lenet_augmented", "made", "roundtrip"])
+def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(method, tmp_path, monkeypatch):
+    recipe = TINY[method] | {"max_steps": 6}
+    steps, again, other = [], Files(tmp_path, "images-quick"), Files(tmp_path, "undisturbed")
+    take_step = loop._Run._take_step
+
+    def counted(run):
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+        steps.append(run.step)
+        take_step(run)
+
+    def cells(files):
+        return image_cells(config({method: recipe}), "quick", seeds=(3,), scratch=files.scratch)
+
+    run_cells(cells(other), other)
+    monkeypatch.setattr(loop._Run, "_take_step", counted)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells(again), again)
+    (left,) = again.scratch.iterdir()
+    spent = Checkpoint(left).peek()["processor_seconds"]
+    monkeypatch.setattr(loop._Run, "_take_step", take_step)
+    run_cells(cells(again), again)
+    assert without_timings(read_rows(again.rows)) == without_timings(read_rows(other.rows))
+    assert read_rows(again.rows)[0]["error"] is None
+    assert read_rows(again.rows)[0]["fit_cpu_seconds"] > spent > 0
+    assert list(again.scratch.iterdir()) == []
 
 
 def test_a_row_is_named_by_its_recipe_and_sizes():

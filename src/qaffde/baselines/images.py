@@ -142,7 +142,7 @@ class ImageFlowClassifier(BayesImageClassifier):
         check_share("alpha", self.alpha)
         check_count("n_draws", self.n_draws)
         flow = clone(MAF() if self.flow is None else self.flow)
-        config = flow._config()
+        config = flow.set_params(random_state=self.random_state)._config()
         chosen, held_out = split(len(y), flow.validation_fraction, generator)
         held_out = held_out[:MAX_HELD_OUT]
         scales = pixel_scales(levels[chosen], y[chosen], n_classes, self.alpha, generator)

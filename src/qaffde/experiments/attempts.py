@@ -6,13 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from qaffde.experiments.rows import Row, provenance
+from qaffde.training.checkpoint import State
 
 
 class Times:
-    """Seconds of a fit and of scoring, on the clock and of the processor."""
+    """Seconds of a fit and of scoring, on the clock and of the processor.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    earlier : State, optional
+        What an interrupted fit left in its checkpoint: its seconds count too.
+    """
+
+    def __init__(self, earlier: State | None = None) -> None:
+        spent = earlier or {"seconds": 0.0, "processor_seconds": 0.0}
         self.seconds: dict[str, float] = {}
+        self.earlier = {"fit": (spent["seconds"], spent["processor_seconds"])}
 
     def fit(self, call: Callable[[], Any]) -> Any:
         """Result of a call that fits."""
@@ -29,8 +38,9 @@ class Times:
     def _timed(self, name: str, call: Callable[[], Any]) -> Any:
         wall, cpu = time.perf_counter(), time.process_time()
         result = call()
-        self.seconds[f"{name}_seconds"] = time.perf_counter() - wall
-        self.seconds[f"{name}_cpu_seconds"] = time.process_time() - cpu
+        spent, spent_cpu = self.earlier.get(name, (0.0, 0.0))
+        self.seconds[f"{name}_seconds"] = spent + time.perf_counter() - wall
+        self.seconds[f"{name}_cpu_seconds"] = spent_cpu + time.process_time() - cpu
         return result
 
 

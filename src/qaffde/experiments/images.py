@@ -6,6 +6,7 @@ images are looked at when the training is over.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from qaffde.experiments.images_metrics import (
 )
 from qaffde.experiments.images_pictures import pack_images
 from qaffde.experiments.rows import Row
+from qaffde.training.checkpoint import Checkpoint
 
 EXPERIMENT = "images"
 
@@ -60,6 +62,8 @@ class ImageCell:
     budget : ImageBudget
     recipe : dict
         Parameters of the method.
+    scratch : Path, optional
+        Folder of checkpoints: what was interrupted goes on from its own.
     """
 
     budget_name: str
@@ -67,6 +71,7 @@ class ImageCell:
     method: str
     budget: ImageBudget
     recipe: Mapping[str, Any]
+    scratch: Path | None = None
 
     @property
     def label(self) -> str:
@@ -100,8 +105,11 @@ class ImageCell:
 
         def work() -> Row:
             parts = Parts.of(self.set, self.budget, seed)
-            method, data, times = find_image_method(self.method), load_images(self.set), Times()
-            model = method.make(self.recipe, data.image_shape, seed)
+            method, data = find_image_method(self.method), load_images(self.set)
+            checkpoint = self._checkpoint(method, row["id"])
+            times = Times(None if checkpoint is None else checkpoint.peek())
+            own = {} if checkpoint is None else {"checkpoint": checkpoint.path}
+            model = method.make(dict(self.recipe) | own, data.image_shape, seed)
             times.fit(lambda: model.fit(parts.X, parts.y))
             log_density = times.score(lambda: model.log_density(parts.X_test))
             found = measured(model, parts, log_density)
@@ -113,6 +121,12 @@ class ImageCell:
             return sizes | names | found | fitted(model, method) | times.record()
 
         return Measured(attempt(row, work), tuple(pictures))
+
+    def _checkpoint(self, method: ImageMethod, name: str) -> Checkpoint | None:
+        if self.scratch is None or not method.is_trained:
+            return None
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        return Checkpoint(self.scratch / f"{name}.checkpoint")
 
     def _foreign(self, model: Any, parts: Parts, log_density: Any, seed: int) -> Row:
         n, log_prior = self.budget.n_outside, np.log(model.class_prior_)
@@ -188,6 +202,7 @@ def image_cells(
     sets: tuple[str, ...] | None = None,
     methods: tuple[str, ...] | None = None,
     seeds: tuple[int, ...] | None = None,
+    scratch: Path | None = None,
 ) -> list[ImageCell]:
     """Cells of the experiment, or of a part of it, checked before anything runs."""
     budget = config.budgets[budget_name]
@@ -203,7 +218,7 @@ def image_cells(
             find_image_method(method)
             recipe = config.parameters(method, name, budget)
             check_recipe(method, recipe, f"{EXPERIMENT}.recipes.{method}.{name}")
-            cells.append(ImageCell(budget_name, name, method, budget, recipe))
+            cells.append(ImageCell(budget_name, name, method, budget, recipe, scratch))
     return cells
 
 

@@ -41,6 +41,8 @@ class ImageMethod:
         In figures.
     attributes : tuple of str
         Fitted attributes that a row records.
+    is_trained : bool
+        Whether training takes steps, and so can leave a checkpoint.
     """
 
     label: str
@@ -50,6 +52,7 @@ class ImageMethod:
     colour: str
     marker: str = "o"
     attributes: tuple[str, ...] = ()
+    is_trained: bool = True
 
 
 def _density(**fixed: Any) -> Make:
@@ -95,7 +98,15 @@ def _roundtrip(recipe: Mapping[str, Any], shape: Shape, seed: int) -> Any:
     return ImageRoundTrip(shape, **recipe, random_state=seed)
 
 
-FIXED = ("random_state", "image_shape", "training", "learn_features", "encoder", "augment")
+FIXED = (
+    "random_state",
+    "checkpoint",
+    "image_shape",
+    "training",
+    "learn_features",
+    "encoder",
+    "augment",
+)
 """Parameters that the method decides, not its recipe."""
 
 
@@ -109,7 +120,14 @@ _FITTED = ("bandwidth", "n_components", "n_fourier_features", "rank", "measureme
 
 IMAGE_METHODS: dict[str, ImageMethod] = {
     "qaffde": ImageMethod(
-        "QAFFDE", "ours", _density(training="closed_form"), _OURS, "#D55E00", "o", _FITTED
+        "QAFFDE",
+        "ours",
+        _density(training="closed_form"),
+        _OURS,
+        "#D55E00",
+        "o",
+        _FITTED,
+        is_trained=False,
     ),
     "qaffde_sgd": ImageMethod(
         "QAFFDE-SGD", "ours", _density(training="gradient"), _OURS, "#0072B2", "s", _FITTED

@@ -1,7 +1,7 @@
 """Experiments by name. A new one is a module that makes cells and sections, and a TOML file."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qaffde.experiments.cells import Cell
@@ -30,12 +30,15 @@ class Selection:
     seeds : tuple of int, optional
     storage : str, optional
         URL of Optuna's storage; None is a SQLite file beside the rows.
+    scratch : Path, optional
+        Folder of checkpoints; None is one beside the rows.
     """
 
     sets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     seeds: tuple[int, ...] | None = None
     storage: str | None = None
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,12 @@ def _kernel(budget: str, selection: Selection) -> Sequence[Cell]:
 def _images(budget: str, selection: Selection) -> Sequence[Cell]:
     config = load_config("images", ImageConfig)
     return image_cells(
-        config, budget, sets=selection.sets, methods=selection.methods, seeds=selection.seeds
+        config,
+        budget,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+        scratch=selection.scratch,
     )
 
 
@@ -145,8 +153,11 @@ def plan(
     """Cells of an experiment and where their rows go; nothing runs yet."""
     experiment, files = find_experiment(name), find_files(name, budget, folder)
     chosen = selection or Selection()
-    if chosen.storage is None:
-        chosen = Selection(chosen.sets, chosen.methods, chosen.seeds, files.storage)
+    chosen = replace(
+        chosen,
+        storage=chosen.storage or files.storage,
+        scratch=chosen.scratch or files.scratch,
+    )
     cells = experiment.cells(budget, chosen)
     tasks = {task: cell.label for cell in cells for task in cell.tasks()}
     done = finished(files, retry_failed=retry_failed)

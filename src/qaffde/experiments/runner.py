@@ -54,6 +54,11 @@ class Files:
         return self.folder / f"{self.stem}.mesh.jsonl"
 
     @property
+    def scratch(self) -> Path:
+        """Folder of the checkpoints of rows that are under way."""
+        return self.folder / f"{self.stem}.unfinished"
+
+    @property
     def storage(self) -> str:
         """URL of Optuna's SQLite file."""
         return f"sqlite:///{(self.folder / f'{self.stem}.optuna.db').absolute()}"

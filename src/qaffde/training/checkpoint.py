@@ -21,7 +21,7 @@ from torch import Tensor
 State = dict[str, Any]
 Fingerprint = dict[str, str]
 
-MAGIC = b"qaffde-checkpoint-1\n"
+MAGIC = b"qaffde-checkpoint-2\n"
 DIGEST_SIZE = 16
 MAX_HASHED_BYTES = 1 << 24
 
@@ -78,11 +78,8 @@ class Checkpoint:
         CheckpointError
             If the file is damaged, no checkpoint at all, or that of another fit.
         """
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
+        if (saved := self._read()) is None:
             return None
-        saved = torch.load(io.BytesIO(self._payload(content)), weights_only=True)
         differing = [part for part in expected if saved["fingerprint"].get(part) != expected[part]]
         if differing:
             raise CheckpointError(
@@ -92,6 +89,17 @@ class Checkpoint:
             )
         state: State = saved["state"]
         return state
+
+    def peek(self) -> State | None:
+        """State in the file, whosever it is; None where there is no file.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is damaged, or no checkpoint at all.
+        """
+        saved = self._read()
+        return None if saved is None else saved["state"]
 
     def save(self, state: State, of: Fingerprint) -> None:
         """Replace the file in one piece; a full disk is a warning, once, and no reason to stop."""
@@ -107,6 +115,14 @@ class Checkpoint:
     def remove(self) -> None:
         """Delete the file, if there is one: the fit is over."""
         self.path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        saved: dict[str, Any] = torch.load(io.BytesIO(self._payload(content)), weights_only=True)
+        return saved
 
     def _payload(self, content: bytes) -> bytes:
         if not content.startswith(MAGIC):

@@ -190,7 +190,7 @@ class _Run:
         self.losses: list[float] = []
         self.best_loss = math.inf
         self.best_state = deepcopy(module.state_dict())
-        self.started = time.perf_counter()
+        self.started, self.processor_started = time.perf_counter(), time.process_time()
         self.good = self.state()
 
     def fingerprint(self) -> dict[str, str]:
@@ -214,6 +214,7 @@ class _Run:
             "best_state": self.best_state,
             "history": deepcopy(asdict(self.history)),
             "seconds": self.seconds,
+            "processor_seconds": time.process_time() - self.processor_started,
         }
 
     def restore(self, state: State) -> None:
@@ -224,6 +225,7 @@ class _Run:
         self.best_loss, self.best_state = state["best_loss"], state["best_state"]
         self.history = History(**state["history"])
         self.started = time.perf_counter() - state["seconds"]
+        self.processor_started = time.process_time() - state["processor_seconds"]
         self.good = state
 
     @property
