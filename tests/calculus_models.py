@@ -17,11 +17,12 @@ FAR = 30.0  # nine standard deviations of the widest component drawn here
 LOWER, UPPER = -1.3, 1.9
 
 
-def random_density(kind, d, seed=0, D=14, rank=3, epsilon=0.05):
+def random_density(kind, d, seed=0, D=14, rank=3, epsilon=0.05, frequencies="random"):
     g = torch.Generator().manual_seed(seed)
     bandwidth = torch.full((d,), 0.8, dtype=torch.float64)
-    features = FourierFeatures.draw("random", D, bandwidth, generator=g)
-    factor = torch.randn(rank, D, generator=g, dtype=torch.float64)
+    period = 9 * torch.ones_like(bandwidth)
+    features = FourierFeatures.draw(frequencies, D, bandwidth, period, generator=g)
+    factor = torch.randn(rank, features.n_features, generator=g, dtype=torch.float64)
     born = BornDensity(features, factor, random_measure(kind, d, g)).requires_grad_(False)
     spread = 4 * torch.eye(d, dtype=torch.float64)
     defended = DefensiveDensity(born, epsilon, torch.zeros(d, dtype=torch.float64), spread)

@@ -41,6 +41,8 @@ def test_inverse_of_increasing_series(power):
     level = torch.linspace(0, 1, len(Y), dtype=torch.float64) * c.sum(1)
     found = invert_increasing(c, slope, level)
     torch.testing.assert_close(series_at(c, found), level, rtol=0, atol=1e-12)
+    found = invert_increasing(c[:1], slope[:1], level)  # one series for all
+    torch.testing.assert_close(series_at(c, found), level, rtol=0, atol=1e-12)
 
 
 def test_spectrum_of_equal_and_single_states():

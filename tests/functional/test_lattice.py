@@ -154,3 +154,15 @@ def test_gradients_at_the_points_take_the_long_way(features):
     with torch.no_grad():
         difference = (born.log_prob(X + step) - born.log_prob(X - step)) / 2e-6
     assert torch.allclose(gradient[:, 0], difference, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sheared_grid_has_the_values_of_its_points():
+    features = features_of(2, 301)
+    factor = torch.randn(4, 301, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    ends = torch.full((2,), 4.0, dtype=torch.float64)
+    born = BornDensity(features, factor, BoxMeasure(-ends, ends)).requires_grad_(False)
+    first, shift, second = rows_of(30, 3).T
+    points = torch.stack([first[:, None].expand(-1, 30), shift[:, None] + second], -1)
+    expected = born._square(points.reshape(-1, 2)).reshape(30, 30)
+    found = born.series().on_sheared_grid(first, shift, second)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12 * float(expected.max()))

@@ -7,7 +7,7 @@ from scipy.stats import kstest
 
 from qaffde.nn import BornMixture, expand, sampling
 from qaffde.nn.rejection import draw_by_rejection
-from qaffde.nn.sampling import draw_in_sequence
+from qaffde.nn.sampling import draw_in_plane, draw_in_sequence
 from tests.calculus_models import KINDS, random_density
 from tests.two_sample import energy_p_value, neighbour_p_value
 
@@ -139,6 +139,47 @@ def test_table_and_direct_reading_agree():
     first = draw_in_sequence(term.form, term.law, many[:30], generator(5))
     assert by_table.shape == (500, 1)
     torch.testing.assert_close(by_table[:30], first, rtol=0, atol=1e-8)
+
+
+@pytest.fixture(params=KINDS)
+def on_lattice(request):
+    density = random_density(request.param, 2, seed=3, D=60, frequencies="lattice")
+    found = expand(density)
+    assert all(term.shortcut for term in found.terms[:-1])  # the last is the background
+    return found
+
+
+def test_joint_law_on_a_lattice(on_lattice):
+    """Either column, and the second given the first, from the table of a series."""
+    x = on_lattice.sample(N, generator(6))
+    for column in range(2):
+        assert kstest(x[:, column], cdf_of(on_lattice.marginal([column]))).pvalue > MIN_P
+    u = [on_lattice.condition([0], row[:1]).cdf(row[None, 1:]).item() for row in x[:300]]
+    assert kstest(u, "uniform").pvalue > MIN_P
+
+
+def test_a_lattice_changes_no_draw_but_by_rounding(on_lattice):
+    term = on_lattice.terms[0]
+    known = draw_in_plane(term.shortcut, term.law, 500, generator(7))
+    levels = torch.rand(1000, generator=generator(7), dtype=torch.float64).split(500)
+    alone = BornMixture([term])
+    x = term.unwhiten(known[:, :0], known)
+    torch.testing.assert_close(alone.marginal([0]).cdf(x[:, :1]), levels[0], rtol=0, atol=1e-9)
+    for row, level in zip(x[:20], levels[1], strict=False):
+        given = alone.condition([0], row[:1])
+        torch.testing.assert_close(given.cdf(row[None, 1:])[0], level, rtol=0, atol=1e-9)
+
+
+def test_a_shortcut_belongs_to_its_form_alone(on_lattice):
+    term = on_lattice.terms[0]
+    other = term.reordered([1, 0])
+    assert term.affine(torch.ones(2), torch.ones(2)).shortcut is term.shortcut
+    assert other.shortcut is term.marginal(1).shortcut is None
+    assert term.condition(term.offset[:1]).shortcut is None
+    x = BornMixture([other]).sample(N, generator(8))
+    for column in range(2):
+        cdf = cdf_of(BornMixture([other]).marginal([column]))
+        assert kstest(x[:, column], cdf).pvalue > MIN_P
 
 
 def test_seeds():

@@ -74,26 +74,46 @@ def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 6
     """Points y in [−1, 1] where increasing series reach `target`.
 
     Newton's steps inside a bracket, halved where a step would leave it, until every value is
-    within 1e-13 of its target, in shares of the whole rise.
+    within 1e-13 of its target, in shares of the whole rise. They begin between two of m knots.
 
     Parameters
     ----------
-    c, slope : Tensors of shapes (n, m + 1), (n, m)
-        The series, zero at −1, and their derivatives.
+    c, slope : Tensors of shapes (n, m + 1), (n, m), or (1, m + 1), (1, m)
+        The series, zero at −1, and their derivatives; one for all targets, or one for each.
     target : Tensor of shape (n,)
     n_steps : int, default=60
         Upper bound of the number of steps.
     """
-    lower, upper = -torch.ones_like(target), torch.ones_like(target)
-    y, tolerance = torch.zeros_like(target), 1e-13 * c.sum(1)  # every T_k(1) is one
+    n = len(target)
+    lower, upper, y = _between_knots(c, target)
+    c, slope = c.expand(n, -1), slope.expand(n, -1)
+    tolerance = 1e-13 * c.sum(1)  # every T_k(1) is one
+    found, rows = y.clone(), torch.arange(n)
     for _ in range(n_steps):
         basis = chebyshev_basis(y, c.shape[-1])
         excess = (c * basis).sum(-1) - target
-        if bool((excess.abs() <= tolerance).all()):
-            break
         lower, upper = torch.where(excess < 0, y, lower), torch.where(excess < 0, upper, y)
         step = y - excess / (slope * basis[..., :-1]).sum(-1)
         inside = (step > lower) & (step < upper)
-        moved = torch.where(inside, step, (lower + upper) / 2)
-        y = torch.where(excess.abs() <= tolerance, y, moved)
-    return y
+        left = excess.abs() > tolerance
+        y = torch.where(left, torch.where(inside, step, (lower + upper) / 2), y)
+        found[rows] = y
+        if not left.any():
+            break
+        rows, c, slope, target, tolerance = (
+            part[left] for part in (rows, c, slope, target, tolerance)
+        )
+        lower, upper, y = (part[left] for part in (lower, upper, y))
+    return found
+
+
+def _between_knots(c: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Knots (n,) below and above where increasing series reach `target`, and a guess between."""
+    m = c.shape[-1]
+    knots = -torch.cos(math.pi * torch.arange(m + 1, dtype=c.dtype) / m)
+    values = (c @ chebyshev_basis(knots, m).T).cummax(1).values.expand(len(target), -1)
+    right = torch.searchsorted(values.contiguous(), target[:, None]).clamp(1, m)
+    below, above = (values.gather(1, at)[:, 0] for at in (right - 1, right))
+    lower, upper = knots[right[:, 0] - 1], knots[right[:, 0]]
+    share = ((target - below) / (above - below)).nan_to_num(0.5).clamp(0, 1)
+    return lower, upper, lower + share * (upper - lower)

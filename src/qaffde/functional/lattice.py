@@ -189,6 +189,20 @@ class LatticeSeries:
             q[faint] = square(x[faint])
         return q
 
+    def on_sheared_grid(self, first: Tensor, shift: Tensor, second: Tensor) -> Tensor:
+        r"""Values (n, m) at the points (first_i, shift_i + second_j) of two columns.
+
+        All have the rounding of the largest, and may be below zero. Given the first column they
+        are :math:`\operatorname{Re} \sum_k z_k e^{ik\theta}`, and a shift turns the z.
+        """
+        n_first, degree = self.A.shape[1], len(self.A) // 2
+        waves = torch.cos(self.W[:n_first, :1] * first + self.b[:n_first])
+        c, s = (self.A @ waves).split([degree + 1, degree])  # of the cosines and the sines
+        z = torch.complex(c, -torch.nn.functional.pad(s, (0, 0, 1, 0)))  # (degree + 1, n)
+        omega = self.W[n_first : n_first + degree + 1, 1:]
+        turn, wave = (torch.exp(1j * omega * column) for column in (shift, second))
+        return ((z * turn).T @ wave).real
+
 
 def namespace_of(array: Array) -> Any:
     """NumPy or torch, whichever the array is of: what they spell alike is written once."""

@@ -8,13 +8,15 @@ from functools import cached_property, singledispatch
 import torch
 from torch import Generator, Tensor
 
+from qaffde import functional as QF
 from qaffde.nn import integrals, moments, sampling
 from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
 from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure
-from qaffde.nn.terms import Term
+from qaffde.nn.terms import Shortcut, Term
 
+PLANE = 2
 NOTHING = torch.empty(1, 0, dtype=torch.float64)
 """One row of no columns: what is known before anything is given."""
 
@@ -218,7 +220,8 @@ def _(density: BornDensity) -> BornMixture:
     features = density.features
     W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
     form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
-    return BornMixture(_term(form, *base) for base in bases)
+    series = density.series()
+    return BornMixture(_term(form, series, *base) for base in bases)
 
 
 @expand.register
@@ -266,9 +269,19 @@ def _(measure: GaussianMeasure) -> list[Base]:
     return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
 
 
-def _term(form: TrigonometricForm, log_weight: Tensor, law: Law, m: Tensor, C: Tensor) -> Term:
+def _term(
+    form: TrigonometricForm,
+    series: QF.LatticeSeries | None,
+    log_weight: Tensor,
+    law: Law,
+    m: Tensor,
+    C: Tensor,
+) -> Term:
     moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
-    return Term(log_weight, law, m, C, moved)
+    lattice = None
+    if series is not None and len(m) == PLANE:
+        lattice = Shortcut(moved, series, m, C)
+    return Term(log_weight, law, m, C, moved, lattice)
 
 
 def constant_form(d: int) -> TrigonometricForm:

@@ -4,7 +4,8 @@ Rejection (:mod:`qaffde.nn.rejection`) is the way wherever q is nearly flat, in 
 other way is for q with peaks, and for rows given what is rare: the density of one coordinate u
 given those before it, with those after it integrated out, is a law times a trigonometric
 polynomial. It is read at Chebyshev nodes, integrated as a series and inverted by Newton's steps:
-the distribution function of a draw is right to about 1e-10.
+the distribution function of a draw is right to about 1e-10. On a lattice of two columns what
+is read is a table of a short series, which costs next to nothing, and no other way is cheaper.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law
 from qaffde.nn.rejection import draw_by_rejection, rejection_cost
 from qaffde.nn.series import density_series, nodes_of, values_along
-from qaffde.nn.terms import Term
+from qaffde.nn.terms import Shortcut, Term
 
 ROWS = 4096
 """Rows that are drawn at once."""
@@ -41,6 +42,8 @@ def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generato
         Logarithm of the term at x, its last columns integrated out.
     """
     u = term.whiten(x)
+    if x.shape[1] == 0 and term.shortcut is not None:
+        return term.unwhiten(u, draw_in_plane(term.shortcut, term.law, len(x), generator))
     mean_q = (log_marginal - term.log_prefactor(u)).exp()  # over the last columns, of each row
     cost = sequential_cost(term.form, term.law, x.shape[1])
     quick = rejection_cost(term.form.coefficients) <= cost * mean_q
@@ -51,13 +54,31 @@ def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generato
     return term.unwhiten(u, drawn)
 
 
+def draw_in_plane(values: Shortcut, law: Law, n: int, generator: Generator) -> Tensor:
+    """Draws (n, 2), from a table of q on the nodes of both coordinates."""
+    form = values.form
+    table = values.on_grid(*(nodes_of(form, law, column) for column in range(2)))
+    mass = antiderivative(density_series(form, law, table)).sum(1)  # every T_k(1) is one
+    spectrum = coefficients(table.T).T  # (m_1, m_2)
+    u = _draw(density_series(form, law, mass[None], column=0), law, n, generator)
+    read = _from_spectrum(spectrum, law)
+    draws = [
+        _draw(density_series(form, law, read(v)), law, len(v), generator)
+        for v in u[:, None].split(ROWS)
+    ]
+    return torch.stack([u, torch.cat(draws)], 1)
+
+
 def draw_in_sequence(form: TrigonometricForm, law: Law, u: Tensor, generator: Generator) -> Tensor:
     """Draws (n, d − t) of the last coordinates, row by row given the first, `u` (n, t)."""
     t = u.shape[1]
     for j in range(t, form.W.shape[1]):
         marginal = form.integrated(j + 1, law)
         read = _reader(marginal, law, u)
-        draws = [_draw(marginal, law, read(v), generator) for v in u.split(ROWS)]
+        draws = [
+            _draw(density_series(marginal, law, read(v)), law, len(v), generator)
+            for v in u.split(ROWS)
+        ]
         u = torch.cat([u, torch.cat(draws)[:, None]], 1)
     return u[:, t:]
 
@@ -72,10 +93,10 @@ def sequential_cost(form: TrigonometricForm, law: Law, t: int) -> float:
     )
 
 
-def _draw(form: TrigonometricForm, law: Law, q: Tensor, generator: Generator) -> Tensor:
-    slope = density_series(form, law, q)
+def _draw(slope: Tensor, law: Law, n: int, generator: Generator) -> Tensor:
+    """Draws (n,) of densities whose series are (n, m), or (1, m) if it is one for all."""
     series = antiderivative(slope)
-    level = torch.rand(len(series), generator=generator, dtype=torch.float64)
+    level = torch.rand(n, generator=generator, dtype=torch.float64)
     total = series.sum(1)  # every T_k(1) is one
     return law.reach * invert_increasing(series, slope, level * total)
 
@@ -90,10 +111,14 @@ def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], 
     j = u.shape[1]
     if j == 0:
         shared = values_along(form, law, u[:1])
-        return lambda v: shared.expand(len(v), -1)
+        return lambda v: shared
     nodes = nodes_of(form, law, 0)
     if j == 1 and len(u) > len(nodes) and u.abs().max() <= law.reach:
         table = values_along(form, law, nodes[:, None])
-        spectrum = coefficients(table.T).T  # (m_1, m_2)
-        return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(nodes)) @ spectrum
+        return _from_spectrum(coefficients(table.T).T, law)
     return lambda v: values_along(form, law, v)
+
+
+def _from_spectrum(spectrum: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
+    """How to get q at the nodes of the second coordinate from the series (m_1, m_2) of a table."""
+    return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(spectrum)) @ spectrum

@@ -46,15 +46,17 @@ def _on_grid(form: TrigonometricForm, theta: Tensor, angle: Tensor) -> Tensor:
     return form.coefficients.of_waves(cosines, sines).reshape(-1, len(angle))
 
 
-def density_series(form: TrigonometricForm, law: Law, q: Tensor) -> Tensor:
-    """Series (n, m), on the law's reach, of law·q along the last coordinate.
+def density_series(form: TrigonometricForm, law: Law, q: Tensor, column: int = -1) -> Tensor:
+    """Series (n, m), on the law's reach, of law·q along one coordinate.
 
     Parameters
     ----------
     q : Tensor of shape (n, m')
-        Values at the nodes of the last coordinate.
+        Values at the nodes of that coordinate.
+    column : int, default=-1
+        Its number.
     """
-    omega = (2 * float(form.W[:, -1].abs().max()) + law.bandwidth) * law.reach
+    omega = (2 * float(form.W[:, column].abs().max()) + law.bandwidth) * law.reach
     y = chebyshev_nodes(max(series_length(omega), q.shape[1]))
     fine = coefficients(q) @ chebyshev_basis(y, q.shape[1]).T
     density = fine * law.log_density(law.reach * y[:, None]).exp()

@@ -16,9 +16,35 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from qaffde import functional as QF
 from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law
 from qaffde.nn.series import values_of_column
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """Values of one form of two columns by the series of its lattice.
+
+    Parameters
+    ----------
+    form : TrigonometricForm
+    series : LatticeSeries
+        Of x = m + C u.
+    offset, scale : Tensors of shapes (2,), (2, 2)
+        m and the lower-triangular C.
+    """
+
+    form: TrigonometricForm
+    series: QF.LatticeSeries
+    offset: Tensor
+    scale: Tensor
+
+    def on_grid(self, first: Tensor, second: Tensor) -> Tensor:
+        """Values (n, m) at all pairs of coordinates u, with the rounding of the largest."""
+        x = self.offset + first[:, None] * self.scale[:, 0]
+        values = self.series.on_sheared_grid(x[:, 0], x[:, 1], second * self.scale[1, 1])
+        return values.clamp_(min=0)
 
 
 @dataclass(frozen=True)
@@ -35,6 +61,8 @@ class Term:
         m and the lower-triangular C.
     form : TrigonometricForm
         q.
+    lattice : Shortcut, optional
+        To its values, or to those of a form that it had.
     """
 
     log_coefficient: Tensor
@@ -42,6 +70,13 @@ class Term:
     offset: Tensor
     scale: Tensor
     form: TrigonometricForm
+    lattice: Shortcut | None = None
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """The shortcut to the values of this very form, if there is one."""
+        has_own = self.lattice is not None and self.lattice.form is self.form
+        return self.lattice if has_own else None
 
     @property
     def n_dims(self) -> int:
