@@ -74,7 +74,7 @@ def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 6
     """Points y in [−1, 1] where increasing series reach `target`.
 
     Newton's steps inside a bracket, halved where a step would leave it, until every value is
-    within 1e-13 of its target, in shares of the whole rise. They begin between two of m knots.
+    within 1e-13 of its target, in shares of the whole rise. They begin between two knots.
 
     Parameters
     ----------
@@ -98,12 +98,14 @@ def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 6
         left = excess.abs() > tolerance
         y = torch.where(left, torch.where(inside, step, (lower + upper) / 2), y)
         found[rows] = y
-        if not left.any():
+        n_left = int(left.sum())
+        if n_left == 0:
             break
-        rows, c, slope, target, tolerance = (
-            part[left] for part in (rows, c, slope, target, tolerance)
-        )
-        lower, upper, y = (part[left] for part in (lower, upper, y))
+        if n_left < len(left) / 2:  # a copy pays
+            rows, c, slope, target, tolerance = (
+                part[left] for part in (rows, c, slope, target, tolerance)
+            )
+            lower, upper, y = (part[left] for part in (lower, upper, y))
     return found
 
 
@@ -111,9 +113,11 @@ def _between_knots(c: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Knots (n,) below and above where increasing series reach `target`, and a guess between."""
     m = c.shape[-1]
     knots = -torch.cos(math.pi * torch.arange(m + 1, dtype=c.dtype) / m)
-    values = (c @ chebyshev_basis(knots, m).T).cummax(1).values.expand(len(target), -1)
-    right = torch.searchsorted(values.contiguous(), target[:, None]).clamp(1, m)
-    below, above = (values.gather(1, at)[:, 0] for at in (right - 1, right))
-    lower, upper = knots[right[:, 0] - 1], knots[right[:, 0]]
+    values = (c @ chebyshev_basis(knots, m).T).cummax(1).values
+    levels = target[None] if len(c) == 1 else target[:, None]
+    right = torch.searchsorted(values, levels).clamp(1, m)
+    below, above = (values.gather(1, at).flatten() for at in (right - 1, right))
+    right = right.flatten()
+    lower, upper = knots[right - 1], knots[right]
     share = ((target - below) / (above - below)).nan_to_num(0.5).clamp(0, 1)
     return lower, upper, lower + share * (upper - lower)

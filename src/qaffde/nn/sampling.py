@@ -58,14 +58,11 @@ def draw_in_plane(values: Shortcut, law: Law, n: int, generator: Generator) -> T
     """Draws (n, 2), from a table of q on the nodes of both coordinates."""
     form = values.form
     table = values.on_grid(*(nodes_of(form, law, column) for column in range(2)))
-    mass = antiderivative(density_series(form, law, table)).sum(1)  # every T_k(1) is one
-    spectrum = coefficients(table.T).T  # (m_1, m_2)
+    slopes = density_series(form, law, table)  # (m_1, m_2)
+    mass = antiderivative(slopes).sum(1)  # every T_k(1) is one
     u = _draw(density_series(form, law, mass[None], column=0), law, n, generator)
-    read = _from_spectrum(spectrum, law)
-    draws = [
-        _draw(density_series(form, law, read(v)), law, len(v), generator)
-        for v in u[:, None].split(ROWS)
-    ]
+    read = _between_rows(slopes, law)
+    draws = [_draw(read(v), law, len(v), generator) for v in u[:, None].split(ROWS)]
     return torch.stack([u, torch.cat(draws)], 1)
 
 
@@ -115,10 +112,11 @@ def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], 
     nodes = nodes_of(form, law, 0)
     if j == 1 and len(u) > len(nodes) and u.abs().max() <= law.reach:
         table = values_along(form, law, nodes[:, None])
-        return _from_spectrum(coefficients(table.T).T, law)
+        return _between_rows(table, law)
     return lambda v: values_along(form, law, v)
 
 
-def _from_spectrum(spectrum: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
-    """How to get q at the nodes of the second coordinate from the series (m_1, m_2) of a table."""
+def _between_rows(table: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
+    """Rows (n, m_2) at coordinates (n, 1) from those (m_1, m_2) at the nodes, by their series."""
+    spectrum = coefficients(table.T).T
     return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(spectrum)) @ spectrum
