@@ -27,21 +27,31 @@ def model_file(named_model, tmp_path_factory):
     return path
 
 
+def heed_interrupts():
+    """A shell has what it runs in the background ignore Ctrl-C, and all that this runs as well."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_it_serves_until_interrupted(model_file):
     arguments = [sys.executable, "-m", "qaffde.cli", "explore", str(model_file), "--no-browser"]
-    process = subprocess.Popen(
-        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-    )
-    try:
-        line = process.stdout.readline()
-        address = line.split(" is at ")[1].split()[0]
-        assert address.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(address, timeout=60) as page:
-            assert b"Density explorer" in page.read()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+        preexec_fn=heed_interrupts,
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            address = line.split(" is at ")[1].split()[0]
+            assert address.startswith("http://127.0.0.1:")
+            with urllib.request.urlopen(address, timeout=60) as page:
+                assert b"Density explorer" in page.read()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
