@@ -142,13 +142,14 @@ def is_best(results: Results, name: str, metric: str, rivals: Sequence[str] | No
 
 
 def seconds_table(results: Results) -> str:
-    """Median seconds over sets, for each method."""
-    lines = []
+    """Median seconds over sets, for each method, and what all of it took."""
+    lines, totals = [], []
     for method in results.methods:
         rows = [row for (_, m), of in results.finals.items() if m == method for row in of]
         medians = [f"{median(row[key] for row in rows):.3g}" for key in SECONDS]
-        total = sum(row["seconds"] for row in results.current if row["method"] == method)
-        lines.append([METHODS[method].label, *medians, f"{total:.0f}"])
+        totals.append(sum(row["seconds"] for row in results.current if row["method"] == method))
+        lines.append([METHODS[method].label, *medians, f"{totals[-1]:.0f}"])
+    lines.append(["all", "", "", f"{sum(totals):.0f}"])
     return markdown_table(["method", *SECONDS.values(), "all trials and trainings s"], lines)
 
 
