@@ -17,7 +17,7 @@ from qaffde.experiments.results import (
 from qaffde.experiments.rows import Row, markdown_table
 from qaffde.experiments.sets import dims_and_scale
 
-DIGITS = {"spearman": 4, "mean_absolute_error": 5, "excess_nll": 4}
+DIGITS = {"spearman": 4, "mean_absolute_error": 5, "excess_nll": 5}
 METRIC_NOTES = {
     "spearman": "Rank correlation of the estimated and the true density at test rows; higher "
     "is better.",
