@@ -104,6 +104,64 @@ def test_the_better_measure_is_taken_at_its_own_summit(better):
     assert found.spec.name == better
 
 
+class TellsFew:
+    """A judge to which measures look alike unless there are folds, and bare ones gain so much."""
+
+    def __init__(self, fine, bare=-1.0):
+        self.fine, self.bare, self.bared = fine, bare, []
+
+    def __call__(self, measure, candidate, splits):
+        noise = torch.linspace(-1, 1, n_held_out(splits), dtype=torch.float64)
+        if candidate.bare:
+            self.bared.append(candidate)
+            return noise + self.fine.get("mixture", 0.0) + self.bare
+        folds = len(splits[0].train) != N_ROUGH
+        return noise + (self.fine.get(candidate.spec.name, 0.0) if folds else 0.0)
+
+
+MORE = torch.randn(1200, 2, generator=GENERATOR, dtype=torch.float64)
+N_ROUGH = 960
+TWO = MeasureSpec("mixture", 2)
+
+
+def run_on_more(judge, specs, bandwidth=None, *, free=True, deadline=math.inf):
+    quiet = {"known": {}, "report": lambda name, value: None}
+    weight = torch.ones(len(MORE), dtype=torch.float64)
+    search = Search(MORE, weight, judge, seed=0, deadline=deadline, free=free, **quiet)
+    assert len(search.splits[likelihood_design.ROUGH_ROWS][0].train) == N_ROUGH
+    return search.run(specs, bandwidth, None)
+
+
+@pytest.mark.parametrize("better", ["box", "mixture"])
+def test_measures_that_look_alike_are_told_apart_by_more_rows(better):
+    found = run_on_more(TellsFew({better: 0.01}), [BOX, TWO])
+    assert found.spec.name == better
+
+
+def test_without_time_the_plainer_of_two_alike_is_kept():
+    past = time.monotonic() - 1
+    found = run_on_more(TellsFew({"mixture": 0.01}), [BOX, TWO], deadline=past)
+    assert found.spec.name == "box"
+
+
+@pytest.mark.parametrize(("gain", "bare"), [(0.01, True), (0.0, True), (-0.01, False)])
+def test_a_mixture_is_left_bare_unless_the_rule_gains(gain, bare):
+    found = run_on_more(TellsFew({"mixture": 0.01}, gain), [BOX, TWO])
+    assert (found.spec, found.bare) == (TWO, bare)
+
+
+def test_a_mixture_is_bare_only_where_that_is_allowed():
+    judge = TellsFew({"mixture": 0.01}, 1.0)
+    assert not run_on_more(judge, [TWO], free=False).bare
+    assert not judge.bared
+
+
+def test_a_bare_box_is_not_thought_of():
+    judge = TellsFew({"box": 0.01}, 1.0)
+    assert run_on_more(judge, [BOX, TWO]).spec.name == "box"
+    assert not judge.bared
+
+
 def test_an_open_size_becomes_that_of_the_chosen_mixture():
     far = torch.where(torch.arange(200)[:, None] < 100, -5.0, 5.0)
     rows = 0.3 * Z + far
@@ -232,7 +290,7 @@ def short_chains(monkeypatch):
     monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 200)
 
 
-def average_search(bare_bonus, *, average=True):
+def average_search(bare_bonus, *, free=True):
     """A judge of four columns that likes a base measure left as it is by so much more."""
 
     def judge(measure, candidate, splits):
@@ -241,7 +299,7 @@ def average_search(bare_bonus, *, average=True):
 
     weight = torch.ones(len(MANY), dtype=torch.float64)
     quiet = {"known": {}, "report": lambda name, value: None}
-    return Search(MANY, weight, judge, seed=0, deadline=math.inf, average=average, **quiet)
+    return Search(MANY, weight, judge, seed=0, deadline=math.inf, free=free, **quiet)
 
 
 @pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
@@ -252,7 +310,7 @@ def test_beyond_three_columns_a_base_is_bare_unless_the_rule_gains(short_chains,
 
 
 def test_a_base_is_averaged_only_where_that_is_allowed():
-    found = average_search(1.0, average=False).run([OPEN], None, None)
+    found = average_search(1.0, free=False).run([OPEN], None, None)
     assert found.spec.strength is None
     assert not found.bare
 

@@ -35,7 +35,7 @@ ROUGH_STEP, FINE_STEP, RIDGE_STEP, BLUR_STEP = 2**0.5, 2**0.3, 3.0, 0.4
 ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
 """Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
 BASE_ERRORS = 2.0
-"""Standard errors within which a plainer base measure is kept: it leaves no shape of its own."""
+"""Standard errors within which the rough search cannot tell base measures apart."""
 AVERAGE_ROWS, AVERAGE_SIZES, STRENGTH, CHOICE_WORK = 80, (1, 8, 64, 128), 20.0, 10_240
 """Of mixtures averaged over their posterior: the least rows for each number of a mean and
 variances, components of a draw to choose from, rows that a prior may be worth, and
@@ -97,8 +97,9 @@ class Search:
         Held-out log-densities of candidates that were judged before.
     report : callable
         Called as ``report(name, mean)`` after each candidate that was not known.
-    average : bool
-        Whether a mixture may be one averaged over its posterior, of many parts.
+    free : bool
+        Whether nobody asked for features, a rank or a mixture of a kind. Then a mixture may be left
+        bare, and one of many columns may be averaged over its posterior, of many parts.
 
     Attributes
     ----------
@@ -116,11 +117,11 @@ class Search:
         deadline: float,
         known: dict[str, Tensor],
         report: Callable[[str, float], None],
-        average: bool = False,
+        free: bool = False,
     ) -> None:
         self.Z, self.weight, self.judge = Z, weight, judge
         self.seed, self.deadline = seed, deadline
-        self.known, self.report, self.average = known, report, average
+        self.known, self.report, self.free = known, report, free
         self.values: dict[str, float] = {}
         self.seconds: dict[int, float] = {}
         self.fits: dict[tuple[MeasureSpec, int, int], BaseMeasure] = {}
@@ -141,7 +142,7 @@ class Search:
     def chosen(self) -> tuple[MeasureSpec, GaussianMeasure]:
         """The mixture of Gaussians that held-out rows like best."""
         split, d = self.splits[ROUGH_ROWS][0], self.Z.shape[1]
-        if self.average and d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
+        if self.free and d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
             return choose_average(split, self.generator)
         mixture = choose_mixture(split, self.generator())
         return MeasureSpec("mixture", len(mixture.weights)), mixture
@@ -167,15 +168,16 @@ class Search:
         mu = RIDGE_ROWS if ridge is None else ridge
         rough = [wider(ROUGH_STEP)] if bandwidth is None else []
         summits = [self._climb(Candidate(s, h, mu), rough, ROUGH_ROWS) for s in sized]
-        best = self._best(summits, ROUGH_ROWS)
+        rivals = self._rivals(summits)
         stretches = self._stretches(len(h)) if bandwidth is None else []
-        moves = stretches + ([stiffer] if ridge is None else [])
-        if best.spec.strength is not None:
-            best = self._best([replace(best, bare=True), best], ROUGH_ROWS)
-            return best if best.bare else self._climb(best, moves[len(stretches) :], ROUGH_ROWS)
-        if best.spec.name == "mixture" and bandwidth is None:
-            moves.append(blurrier)
-        return self._sharpened(self._climb(best, moves, FINE_ROWS), stretches)
+        stiffen = [stiffer] if ridge is None else []
+        if rivals[0].spec.strength is not None:
+            best = self._best(_bared(rivals[0]), ROUGH_ROWS, BASE_ERRORS)
+            return best if best.bare else self._climb(best, stiffen, ROUGH_ROWS)
+        blur = [blurrier] if bandwidth is None else []
+        moves = {"mixture": stretches + stiffen + blur}
+        best = self._finest(rivals, lambda c: moves.get(c.spec.name, stretches + stiffen))
+        return best if best.bare else self._sharpened(best, stretches)
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
@@ -243,12 +245,33 @@ class Search:
                 self.fits[key] = spec.fit(Z, weight, h, self.generator(), start)
         return blur_measure(self.fits[key], candidate.spec.blur * h)
 
-    def _best(self, candidates: list[Candidate], rows: int) -> Candidate:
-        """First candidate that held-out rows cannot tell from the best: the plainer ones lead."""
+    def _rivals(self, candidates: list[Candidate]) -> list[Candidate]:
+        """What a rough look cannot tell from the best, the plainer ones first."""
         if len(candidates) == 1:
-            return candidates[0]
-        best = max(candidates, key=lambda candidate: self.value(candidate, rows))
-        return next(c for c in candidates if c is best or self._ties(c, best, rows, BASE_ERRORS))
+            return candidates
+        best = self._highest(candidates, ROUGH_ROWS)
+        return [c for c in candidates if self._ties(c, best, ROUGH_ROWS, BASE_ERRORS)]
+
+    def _finest(
+        self, rivals: list[Candidate], moves: Callable[[Candidate], list[Move]]
+    ) -> Candidate:
+        """The highest that rivals climb to by their moves, or a mixture that is as good alone."""
+        best = self._climb(rivals[0], moves(rivals[0]), FINE_ROWS)
+        for rival in rivals[1:]:
+            if not self._is_late(FINE_ROWS):
+                other = self._climb(rival, moves(rival), FINE_ROWS)
+                best = self._highest([best, other], FINE_ROWS)
+        if self.free and best.spec.kind == "mixture" and not self._is_late(FINE_ROWS):
+            return self._best(_bared(best), FINE_ROWS)
+        return best
+
+    def _highest(self, candidates: list[Candidate], rows: int) -> Candidate:
+        return max(candidates, key=lambda candidate: self.value(candidate, rows))
+
+    def _best(self, candidates: list[Candidate], rows: int, errors: float = 1.0) -> Candidate:
+        """First candidate that held-out rows cannot tell from the best: the plainer ones lead."""
+        best = self._highest(candidates, rows)
+        return next(c for c in candidates if c is best or self._ties(c, best, rows, errors))
 
     def _ties(self, candidate: Candidate, best: Candidate, rows: int, errors: float = 1.0) -> bool:
         scores, reference = self.scores(candidate, rows), self.scores(best, rows)
@@ -327,6 +350,11 @@ def blurrier(candidate: Candidate, direction: int) -> Candidate:
     """Move that blurs a mixture, whose own bumps may be finer than the features can take back."""
     blur = max(0.0, candidate.spec.blur + BLUR_STEP * direction)
     return replace(candidate, spec=replace(candidate.spec, blur=blur))
+
+
+def _bared(candidate: Candidate) -> list[Candidate]:
+    """The base measure alone, as it was fitted, and the candidate."""
+    return [replace(candidate, spec=_sharp(candidate.spec), bare=True), candidate]
 
 
 def _sharp(spec: MeasureSpec) -> MeasureSpec:

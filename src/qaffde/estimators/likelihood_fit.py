@@ -137,13 +137,14 @@ class LikelihoodEstimator(BornEstimator):
             deadline=clock.at(SEARCH_SHARE),
             known=known,
             report=report,
-            average=self._is_free(),
+            free=self._is_free(),
         )
 
     def _is_free(self) -> bool:
-        """Whether nobody asked for features of a kind, or for a mixture of a size."""
-        free = (self.n_features, self.bandwidth, self.n_base_components)
-        return all(isinstance(value, str) for value in free) and not self.learn_features
+        """Whether nobody asked for features of a kind, a rank, or a mixture of a size."""
+        free = (self.n_features, self.bandwidth, self.features, self.rank, self.n_base_components)
+        is_auto = (isinstance(value, str) and value == "auto" for value in free)
+        return all(is_auto) and not self.learn_features
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that a candidate's value depends on."""
