@@ -98,8 +98,8 @@ class Search:
     report : callable
         Called as ``report(name, mean)`` after each candidate that was not known.
     free : bool
-        Whether nobody asked for features, a rank or a mixture of a kind. Then a mixture may be left
-        bare, and one of many columns may be averaged over its posterior, of many parts.
+        Whether nobody asked for features, a rank or a mixture of a kind. Then a mixture may be
+        left bare, and one of many columns may be averaged over its posterior, of many parts.
 
     Attributes
     ----------

@@ -101,6 +101,7 @@ class LikelihoodEstimator(BornEstimator):
     solver: str
     initialisation: str
     learn_features: bool
+    encoder: Any
     normalisation: str
     max_iter: int
     max_steps: int
@@ -141,10 +142,10 @@ class LikelihoodEstimator(BornEstimator):
         )
 
     def _is_free(self) -> bool:
-        """Whether nobody asked for features of a kind, a rank, or a mixture of a size."""
+        """Whether nothing is learned but ρ, and nobody asked for features, a rank or a mixture."""
         free = (self.n_features, self.bandwidth, self.features, self.rank, self.n_base_components)
         is_auto = (isinstance(value, str) and value == "auto" for value in free)
-        return all(is_auto) and not self.learn_features
+        return all(is_auto) and not (self.learn_features or has_parameters(self.encoder))
 
     def _settings(self) -> dict[str, Any]:
         """Parameters that a candidate's value depends on."""

@@ -80,7 +80,8 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
     base_measure : {"auto", "box", "gaussian", "mixture"}, default="auto"
         "auto" chooses by held-out likelihood between the box (of up to three columns; it is tight
         where the density stops at an edge and roomy where it fades out) and the mixture, whose
-        size may be one.
+        size may be one. Where held-out rows cannot tell that features add anything to a mixture,
+        and no parameter asks for features or a rank, it is left bare: one constant feature.
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
     ridge : float or "auto", default="auto"
