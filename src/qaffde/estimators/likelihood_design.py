@@ -170,11 +170,11 @@ class Search:
         summits = [self._climb(Candidate(s, h, mu), rough, ROUGH_ROWS) for s in sized]
         rivals = self._rivals(summits)
         stretches = self._stretches(len(h)) if bandwidth is None else []
-        stiffen = [stiffer] if ridge is None else []
+        stiffen: list[Move] = [stiffer] if ridge is None else []
         if rivals[0].spec.strength is not None:
             best = self._best(_bared(rivals[0]), ROUGH_ROWS, BASE_ERRORS)
             return best if best.bare else self._climb(best, stiffen, ROUGH_ROWS)
-        blur = [blurrier] if bandwidth is None else []
+        blur: list[Move] = [blurrier] if bandwidth is None else []
         moves = {"mixture": stretches + stiffen + blur}
         best = self._finest(rivals, lambda c: moves.get(c.spec.name, stretches + stiffen))
         return best if best.bare else self._sharpened(best, stretches)
