@@ -12,7 +12,6 @@ from qaffde.estimators.likelihood_design import Candidate, Search, stiffer, wide
 
 GENERATOR = torch.Generator().manual_seed(0)
 Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)
-WEIGHT = torch.ones(200, dtype=torch.float64)
 BOX, GAUSSIAN = MeasureSpec("box", roomy=True), MeasureSpec("gaussian")
 SUMMIT = torch.tensor([0.3, 0.9], dtype=torch.float64)
 BEST_RIDGE = 900.0
@@ -37,10 +36,20 @@ class Judge:
         return value.expand(n_held_out(splits))
 
 
-def search_with(judge, known=None, deadline=math.inf, report=lambda name, value: None, rows=Z):
+def search_with(
+    judge,
+    known=None,
+    deadline=math.inf,
+    report=lambda name, value: None,
+    rows=Z,
+    *,
+    free=False,
+):
     known = {} if known is None else known
-    weight = WEIGHT[: len(rows)]
-    return Search(rows, weight, judge, seed=0, deadline=deadline, known=known, report=report)
+    weight = torch.ones(len(rows), dtype=torch.float64)
+    return Search(
+        rows, weight, judge, seed=0, deadline=deadline, known=known, report=report, free=free
+    )
 
 
 def test_the_summit_is_found_to_a_step():
@@ -124,12 +133,10 @@ N_ROUGH = 960
 TWO = MeasureSpec("mixture", 2)
 
 
-def run_on_more(judge, specs, bandwidth=None, *, free=True, deadline=math.inf):
-    quiet = {"known": {}, "report": lambda name, value: None}
-    weight = torch.ones(len(MORE), dtype=torch.float64)
-    search = Search(MORE, weight, judge, seed=0, deadline=deadline, free=free, **quiet)
+def run_on_more(judge, specs, *, free=True, deadline=math.inf):
+    search = search_with(judge, deadline=deadline, rows=MORE, free=free)
     assert len(search.splits[likelihood_design.ROUGH_ROWS][0].train) == N_ROUGH
-    return search.run(specs, bandwidth, None)
+    return search.run(specs, None, None)
 
 
 @pytest.mark.parametrize("better", ["box", "mixture"])
@@ -297,9 +304,7 @@ def average_search(bare_bonus, *, free=True):
         value = torch.tensor(bare_bonus if candidate.bare else 0.0, dtype=torch.float64)
         return (value - candidate.ridge / 1e6).expand(n_held_out(splits))
 
-    weight = torch.ones(len(MANY), dtype=torch.float64)
-    quiet = {"known": {}, "report": lambda name, value: None}
-    return Search(MANY, weight, judge, seed=0, deadline=math.inf, free=free, **quiet)
+    return search_with(judge, rows=MANY, free=free)
 
 
 @pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])

@@ -16,7 +16,7 @@ from qaffde.experiments.report import report
 from qaffde.experiments.results import OURS, Results
 from qaffde.experiments.rows import read_rows
 from qaffde.experiments.runner import Files, run_cells
-from qaffde.experiments.tables import is_best, metric_table, planar_page
+from qaffde.experiments.tables import is_best, metric_table, planar_page, seconds_table
 from tests.experiments.tiny import tiny_config
 
 KERNEL = KernelBudget((0,), (8, 16), n_epochs=1, n_pairs=500, batch_size=250, learning_rate=0.02)
@@ -97,6 +97,13 @@ def test_a_later_row_takes_the_place_of_an_earlier_one(results):
     again = Results([*results.rows, last], [], results.sets_in_order)
     figure = again.figure(last["set"], last["method"], "spearman")
     assert (figure.value, len(figure.rows)) == (0.5, 1)
+
+
+def test_the_last_line_of_seconds_is_what_all_rows_took(results):
+    *_, last = seconds_table(results).splitlines()
+    cells = [cell.strip() for cell in last.strip("|").split("|")]
+    assert cells[0] == "all"
+    assert float(cells[-1]) == round(sum(row["seconds"] for row in results.rows))
 
 
 def final(name, method, seed=0, **metrics):

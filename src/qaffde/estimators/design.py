@@ -20,9 +20,9 @@ SELECTION_ROWS = 30_000
 VALIDATION_ROWS = 10_000
 MIXTURE_SIZES = (1, 2, 4, 8, 16, 32)
 MANY_MODES = (64, 96, 128)
+"""Sizes to try beyond three columns, where no lattice of frequencies reaches all modes."""
 SIZES_WORSE = 2
 """Sizes in a row that are worse than a smaller one before no larger one is tried."""
-"""Sizes to try beyond three columns, where no lattice of frequencies reaches all modes."""
 MAX_DOUBLINGS = 6
 SMALL = 1000
 MANY_ROWS = 5000

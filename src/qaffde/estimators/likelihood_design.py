@@ -174,9 +174,12 @@ class Search:
         if rivals[0].spec.strength is not None:
             best = self._best(_bared(rivals[0]), ROUGH_ROWS, BASE_ERRORS)
             return best if best.bare else self._climb(best, stiffen, ROUGH_ROWS)
-        blur: list[Move] = [blurrier] if bandwidth is None else []
-        moves = {"mixture": stretches + stiffen + blur}
-        best = self._finest(rivals, lambda c: moves.get(c.spec.name, stretches + stiffen))
+
+        def moves(candidate: Candidate) -> list[Move]:
+            blurs = candidate.spec.name == "mixture" and bandwidth is None
+            return stretches + stiffen + ([blurrier] if blurs else [])
+
+        best = self._finest(rivals, moves)
         return best if best.bare else self._sharpened(best, stretches)
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
