@@ -21,6 +21,8 @@ from qaffde.baselines import (
     MAF,
     NSF,
     FlowClassifier,
+    ImageFlowClassifier,
+    ImageRoundTrip,
     Planar,
     RealNVP,
     RoundTrip,
@@ -29,6 +31,7 @@ from qaffde.baselines import (
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
+PIXELS = (X - X.min(0)) / np.ptp(X, 0)
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
 SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
 SMALL = {"n_layers": 2, "hidden_size": 6, "n_hidden": 2}
@@ -84,6 +87,12 @@ MODELS = {
     "GMM": lambda: GMM(2, random_state=0).fit(FRAME),
     "dmkde": lambda: dmkde(**CLOSED).fit(X),
     "classes": lambda: FlowClassifier(MAF(**SMALL, **SHORT)).fit(FRAME, _labels()),
+    "images": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), alpha=0.1, n_draws=2).fit(
+        PIXELS, _labels()
+    ),
+    "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
+        PIXELS, _labels()
+    ),
 }
 """Names of models, and how each is fitted."""
 
@@ -97,6 +106,8 @@ def rows_for(model):
     """Rows that the model can score."""
     if getattr(model, "encoder", None) is not None:
         return np.exp(X)
+    if type(model).__name__.startswith("Image"):
+        return PIXELS
     names = getattr(model, "feature_names_in_", None)
     return X[:, : model.n_features_in_] if names is None else FRAME[list(names)]
 

@@ -7,8 +7,7 @@ from sklearn.datasets import load_digits
 
 pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 
-from qaffde.baselines import MADE, MAF, RealNVP
-from qaffde.baselines.images import ImageFlowClassifier
+from qaffde.baselines import MADE, MAF, ImageFlowClassifier, RealNVP
 from qaffde.baselines.pixels import LEVELS, PixelDensity, logits, pixel_scales
 
 RNG = np.random.default_rng(0)

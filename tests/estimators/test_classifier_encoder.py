@@ -33,7 +33,7 @@ def model(**options):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return model(max_steps=150).fit(X[:1200], y[:1200])
+    return model(max_steps=300).fit(X[:1200], y[:1200])
 
 
 def test_digits(fitted):

@@ -218,6 +218,20 @@ FORGED = {
         tensor("MAF.state.flow.transform.transforms.0.hyper.0.weight", spoil(np.nan)),
         "is not finite",
     ),
+    "noise": ("images", tensor("ImageFlowClassifier.noise", lambda u: u[:, :0]), "has shape"),
+    "alpha": ("images", parameter("ImageFlowClassifier", alpha=0.5), "must be below 0.5"),
+    "flow of images": ("images", parameter("ImageFlowClassifier", flow=None), "ask for|not fit"),
+    "latent images": (
+        "images conv",
+        parameter("ImageRoundTrip", n_latent=10**9),
+        "ask for a network",
+    ),
+    "wide images": ("images conv", parameter("ImageRoundTrip", n_channels=10**9), "ask for"),
+    "size of images": (
+        "images conv",
+        parameter("ImageRoundTrip", image_shape=[5, 5]),
+        "does not fit",
+    ),
     "flow": ("classes", parameter("FlowClassifier", flow="MAF"), "hold no flow"),
 }
 

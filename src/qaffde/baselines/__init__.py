@@ -11,6 +11,8 @@ from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.classical import GMM, KDE, dmkde
 from qaffde.baselines.conditional import FlowClassifier
 from qaffde.baselines.flows import IAF, MADE, MAF, NSF, RealNVP
+from qaffde.baselines.image_roundtrip import ImageRoundTrip
+from qaffde.baselines.images import ImageFlowClassifier
 from qaffde.baselines.planar import Planar
 from qaffde.baselines.registry import BASELINES, SEARCH_SPACES, Choice, Range, get_baseline
 from qaffde.baselines.roundtrip import RoundTrip
@@ -26,6 +28,8 @@ __all__ = [
     "SEARCH_SPACES",
     "Choice",
     "FlowClassifier",
+    "ImageFlowClassifier",
+    "ImageRoundTrip",
     "Planar",
     "Range",
     "RealNVP",

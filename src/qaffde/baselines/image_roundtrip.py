@@ -115,6 +115,8 @@ class ImageRoundTrip(BayesImageClassifier):
         As of :class:`~qaffde.baselines.RoundTrip`.
     """
 
+    density_: ImageDensity
+
     def __init__(
         self,
         image_shape: tuple[int, ...],

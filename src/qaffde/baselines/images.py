@@ -17,6 +17,7 @@ from qaffde.baselines.flows import MAF
 from qaffde.baselines.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
 from qaffde.estimators.base import Array
 from qaffde.estimators.parameters import check_count, check_share
+from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.training import History, train
 
@@ -25,7 +26,7 @@ SCORED_ROWS = 2048
 """Pairs of an image and a class that are scored at a time."""
 
 
-class BayesImageClassifier(ClassifierMixin, BaseEstimator, ABC):
+class BayesImageClassifier(FileMixin, ClassifierMixin, BaseEstimator, ABC):
     r"""Classifier of images by Bayes' rule, :math:`P(c \mid x) \propto P(c)\, p(x \mid c)`.
 
     Rows are flat images in [0, 1], taken for bytes: the nearest of 256 levels counts. A subclass
@@ -123,6 +124,8 @@ class ImageFlowClassifier(BayesImageClassifier):
         Of the training, in place of the flow's.
     """
 
+    density_: PixelDensity
+
     def __init__(
         self,
         flow: TrainedEstimator | None = None,
@@ -139,8 +142,7 @@ class ImageFlowClassifier(BayesImageClassifier):
     def _train(
         self, levels: Tensor, y: Tensor, n_classes: int, generator: Generator
     ) -> tuple[nn.Module, History]:
-        check_share("alpha", self.alpha)
-        check_count("n_draws", self.n_draws)
+        self._check_parameters()
         flow = clone(MAF() if self.flow is None else self.flow)
         config = flow.set_params(random_state=self.random_state)._config()
         chosen, held_out = split(len(y), flow.validation_fraction, generator)
@@ -160,6 +162,12 @@ class ImageFlowClassifier(BayesImageClassifier):
             report=flow._report(),
         )
         return density.eval().requires_grad_(False), history
+
+    def _check_parameters(self) -> None:
+        check_share("alpha", self.alpha)
+        if self.alpha >= 0.5:
+            raise ValueError(f"alpha={self.alpha!r} must be below 0.5, where all pixels are one")
+        check_count("n_draws", self.n_draws)
 
 
 def _levels(rows: NDArray[np.float32]) -> Tensor:

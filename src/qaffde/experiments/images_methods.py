@@ -8,9 +8,7 @@ from typing import Any
 import torch
 
 from qaffde import QAFFDEClassifier
-from qaffde.baselines import MADE, MAF, RealNVP
-from qaffde.baselines.image_roundtrip import ImageRoundTrip
-from qaffde.baselines.images import ImageFlowClassifier
+from qaffde.baselines import MADE, MAF, ImageFlowClassifier, ImageRoundTrip, RealNVP
 from qaffde.datasets import Augmentation, RandomFlip, RandomShift
 from qaffde.datasets.augment import Augment
 from qaffde.nn import LeNet
