@@ -152,3 +152,29 @@ class TestLeNet:
     def test_images_may_be_too_small(self):
         with pytest.raises(ValueError, match=r"image_shape=\(1, 3, 9\) is too small.*4 by 4"):
             LeNet((1, 3, 9))
+
+    def test_dropout_is_for_training(self):
+        network, plain = LeNet((1, 8, 8), dropout=0.5), LeNet((1, 8, 8))
+        image = torch.ones(1, 1, 8, 8)
+        assert torch.equal(network.eval()(image), plain(image))
+        seen = {tuple(network.train()(image)[0].tolist()) for _ in range(5)}
+        assert len(seen) == 5
+        with pytest.raises(ValueError, match=r"dropout=1 must be a number in \[0, 1\)"):
+            LeNet((1, 8, 8), dropout=1)
+
+
+def test_dropout_follows_random_state_and_the_file(tmp_path):
+    pytest.importorskip("safetensors", reason="model files need the extra 'files'")
+    first, second, other = (
+        QAFFDEClassifier(
+            encoder=LeNet((1, 8, 8), **SMALL, dropout=0.4),
+            **{**OPTIONS, "max_steps": 4, "random_state": seed},
+        ).fit(X[:300], y[:300])
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first.log_density(X[:9]), second.log_density(X[:9]))
+    assert np.abs(first.log_density(X[:9]) - other.log_density(X[:9])).max() > 1e-6
+    first.save(tmp_path / "model")
+    loaded = QAFFDEClassifier.load(tmp_path / "model")
+    assert loaded.encoder.dropout.p == 0.4
+    np.testing.assert_array_equal(loaded.log_density(X[:9]), first.log_density(X[:9]))

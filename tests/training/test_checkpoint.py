@@ -21,20 +21,20 @@ class Killed(BaseException):
     """Stands for a process that ends at once."""
 
 
-def network():
+def network(dropout):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        return nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 1))
 
 
 def mean_square(module, x, y):
     return (module(x)[:, 0] - y).square().mean()
 
 
-def fit(path=None, report=None, rows=ROWS, valid=VALID, seed=0, every=0.0, **options):
+def fit(path=None, report=None, rows=ROWS, valid=VALID, seed=0, every=0.0, dropout=0.0, **options):
     loop = {k: options.pop(k) for k in ("make_optimizer", "loss") if k in options}
     loss = loop.pop("loss", mean_square)
-    module, generator = network(), torch.Generator().manual_seed(seed)
+    module, generator = network(dropout), torch.Generator().manual_seed(seed)
     config = LoopConfig(**(SETTINGS | options))
     checkpoint = None if path is None else Checkpoint(path, every)
     history = train(
@@ -82,6 +82,7 @@ CASES = {
     "whole batch": (40, {"batch_size": None}),
     "patience": (10, {"patience": 1}),
     "nothing held out": (40, {"valid": None}),
+    "dropout": (40, {"dropout": 0.3}),
     "L-BFGS": (40, {"batch_size": None, "make_optimizer": lbfgs, "eval_every": 5}),
 }
 
@@ -98,6 +99,17 @@ def test_a_killed_fit_resumes_to_the_same_bits(path, case):
     assert_same(whole, resumed)
     assert min(steps) > step  # it did not start anew
     assert not path.exists()
+
+
+def test_noise_of_a_module_follows_the_generator_alone():
+    torch.manual_seed(1)
+    first = fit(dropout=0.3)
+    state = torch.manual_seed(2).get_state()
+    second = fit(dropout=0.3)
+    assert_same(first, second)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert fit(dropout=0.3, seed=1)[1].train_loss != first[1].train_loss
+    assert fit()[1].train_loss != first[1].train_loss
 
 
 def test_a_fit_may_be_killed_again_and_again(path):
@@ -207,7 +219,7 @@ def test_the_file_of_another_fit_is_refused_and_kept(left_behind, part):
 
 
 def test_another_network_is_another_fit(left_behind, monkeypatch):
-    monkeypatch.setitem(globals(), "network", lambda: nn.Linear(2, 1))
+    monkeypatch.setitem(globals(), "network", lambda _: nn.Linear(2, 1))
     with pytest.raises(CheckpointError, match="initial_parameters differ"):
         fit(left_behind)
 

@@ -2,8 +2,6 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, Signature, signature
 from typing import Any, Self
@@ -28,6 +26,7 @@ from qaffde.training import (
     train,
 )
 from qaffde.training.loop import Loss, MakeOptimizer, Report
+from qaffde.training.noise import seeded
 
 FEW_ROWS = 20
 """Below this there is nothing to hold out."""
@@ -278,15 +277,3 @@ def split(n: int, fraction: float, generator: Generator) -> tuple[Tensor, Tensor
     order = torch.randperm(n, generator=generator)
     n_held_out = 0 if n < FEW_ROWS else max(1, int(fraction * n))
     return order[n_held_out:], order[:n_held_out]
-
-
-@contextmanager
-def seeded(generator: Generator) -> Iterator[None]:
-    """Let torch's global generator, which modules are initialised from, follow another one.
-
-    Afterwards it is as it was.
-    """
-    seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        yield

@@ -5,8 +5,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Generator, Tensor
@@ -15,6 +14,7 @@ from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array
+from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.parameters import check_count
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
@@ -46,7 +46,7 @@ class GivenContext(Density):
         return self.density.sample(n, generator, self.context.expand(n, -1))
 
 
-class FlowClassifier(FileMixin, ClassifierMixin, BaseEstimator):
+class FlowClassifier(FileMixin, BayesRule, BaseEstimator):
     r"""Classifier by Bayes' rule, with one flow for all classes.
 
     .. math:: P(c \mid x) \propto P(c)\, p(x \mid c)
@@ -99,7 +99,7 @@ class FlowClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         self.history_ = trained.history
         return self
 
-    def class_score_samples(self, X: ArrayLike) -> Array:
+    def log_density(self, X: ArrayLike) -> Array:
         """Log-density of each row under each class.
 
         Parameters
@@ -114,20 +114,6 @@ class FlowClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         rows = torch.tensor(validate_data(self, X, dtype=np.float64, order="C", reset=False))
         with torch.no_grad():
             return torch.stack([p.log_prob(rows) for p in self.class_densities_], 1).numpy()
-
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Log-probability of each class for each row, of shape (n, K)."""
-        log_density = self.class_score_samples(X)
-        return log_softmax(log_density + np.log(self.class_prior_), axis=1)
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each class for each row, of shape (n, K)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable class of each row, of shape (n,)."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
 
     def sample(self, n_samples: int, label: Any, random_state: Any = None) -> Array:
         """Draw rows of one class.

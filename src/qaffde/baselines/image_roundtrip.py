@@ -6,13 +6,14 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 
-from qaffde.baselines.base import seeded, split
+from qaffde.baselines.base import split
 from qaffde.baselines.images import BayesImageClassifier
 from qaffde.baselines.pixels import LEVELS
 from qaffde.baselines.roundtrip import RoundTrip, image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense, Painter, Viewer
 from qaffde.training import History, train
+from qaffde.training.noise import seeded
 
 MAX_HELD_OUT = 256
 """Images to choose σ and the best networks by: each costs a Jacobian."""

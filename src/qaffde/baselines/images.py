@@ -1,32 +1,33 @@
 """Images of bytes by class-conditional flows: noise, logits, and Bayes' rule for the label."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from qaffde.baselines.base import TrainedEstimator, seeded, split
+from qaffde.baselines.base import TrainedEstimator, split
 from qaffde.baselines.flows import MAF
 from qaffde.baselines.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
 from qaffde.estimators.base import Array
+from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.parameters import check_count, check_share
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.training import History, train
+from qaffde.training.noise import seeded
 
 MAX_HELD_OUT = 2000
 SCORED_ROWS = 2048
 """Pairs of an image and a class that are scored at a time."""
 
 
-class BayesImageClassifier(FileMixin, ClassifierMixin, BaseEstimator, ABC):
+class BayesImageClassifier(FileMixin, BayesRule, BaseEstimator):
     r"""Classifier of images by Bayes' rule, :math:`P(c \mid x) \propto P(c)\, p(x \mid c)`.
 
     Rows are flat images in [0, 1], taken for bytes: the nearest of 256 levels counts. A subclass
@@ -42,8 +43,6 @@ class BayesImageClassifier(FileMixin, ClassifierMixin, BaseEstimator, ABC):
     """
 
     random_state: Any
-    classes_: NDArray[Any]
-    class_prior_: NDArray[np.float64]
     density_: nn.Module
     history_: History
 
@@ -88,19 +87,6 @@ class BayesImageClassifier(FileMixin, ClassifierMixin, BaseEstimator, ABC):
         every = torch.arange(n_classes).repeat(len(levels))
         scores: Tensor = self.density_(levels.repeat_interleave(n_classes, 0), every)
         return scores.reshape(len(levels), n_classes)
-
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Log-probability of each class for each image, of shape (n, C)."""
-        return log_softmax(self.log_density(X) + np.log(self.class_prior_), axis=1)
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each class for each image, of shape (n, C)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable class of each image, of shape (n,)."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
 
 
 class ImageFlowClassifier(BayesImageClassifier):

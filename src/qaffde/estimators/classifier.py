@@ -4,7 +4,6 @@ import os
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call
 
@@ -22,7 +21,7 @@ def _adds_rows(model: "QAFFDEClassifier") -> bool:
     return True
 
 
-class QAFFDEClassifier(ClassifierMixin, ClassifierBase):
+class QAFFDEClassifier(ClassifierBase):
     r"""Classifier by Bayes' rule, with one density per class.
 
     .. math:: P(c \mid x) \propto P(c)\, p(x \mid c), \qquad

@@ -5,7 +5,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -13,6 +12,7 @@ from torch import Generator, Tensor
 
 from qaffde.estimators.assembly import default_size
 from qaffde.estimators.base import Array
+from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
 from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
 from qaffde.estimators.classifier_fit import fit_encoder, fit_states
@@ -45,11 +45,9 @@ CHOSEN_AMONG = {
 """Measurements that "auto" compares; gradient training takes but the bandwidth from them."""
 
 
-class ClassifierBase(FileMixin, ClassifierParameters):
+class ClassifierBase(FileMixin, BayesRule, ClassifierParameters):
     """Rows, settling and predictions; the parameters are those of :class:`QAFFDEClassifier`."""
 
-    classes_: NDArray[Any]
-    class_prior_: NDArray[np.float64]
     frame_: ClassFrame
     sums_: ClassSums
     reading_: Reading
@@ -73,21 +71,6 @@ class ClassifierBase(FileMixin, ClassifierParameters):
         rows = self._rows(X)
         with torch.no_grad():
             return torch.cat([self.density_(x) for x in rows.split(self._batch_rows)]).numpy()
-
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Log-probability of each class for each row, of shape (n, C)."""
-        with np.errstate(divide="ignore"):
-            log_joint = self.log_density(X) + np.log(self.class_prior_)
-        return log_softmax(log_joint, axis=1)
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Probability of each class for each row, of shape (n, C)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Most probable class of each row, of shape (n,)."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
 
     @property
     def density_(self) -> ClassDensity:

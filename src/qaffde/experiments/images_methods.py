@@ -16,7 +16,7 @@ from qaffde.nn import LeNet
 Shape = tuple[int, int, int]
 Make = Callable[[Mapping[str, Any], Shape, int], Any]
 
-NETWORK = ("n_codes", "shift", "flip")
+NETWORK = ("n_codes", "dropout", "shift", "flip")
 """Parts of a recipe that the encoder and the augmentation take."""
 PIXELS = ("alpha", "n_draws")
 """Parts of a recipe that the classifier takes, not its flow."""
@@ -63,7 +63,8 @@ def _density(**fixed: Any) -> Make:
 def _lenet(recipe: Mapping[str, Any], shape: Shape, seed: int) -> Any:
     own = {name: value for name, value in recipe.items() if name not in NETWORK}
     weights = torch.Generator().manual_seed(seed)
-    encoder = LeNet(shape, recipe.get("n_codes", 84), generator=weights)
+    size, share = recipe.get("n_codes", 84), recipe.get("dropout", 0.0)
+    encoder = LeNet(shape, size, dropout=share, generator=weights)
     augment = augmentation(recipe.get("shift", 0), flip=recipe.get("flip", False))
     return QAFFDEClassifier(
         **own,

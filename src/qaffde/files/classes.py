@@ -47,7 +47,9 @@ def _lenet(f: Fields) -> LeNet:
     inner = filters[1] * (shape[1] // 4) * (shape[2] // 4)
     least = 25 * filters[0] * (shape[0] + filters[1]) + inner * sizes[-1]
     f.require(0 < least <= n_numbers, "state", "is smaller than its network")
-    network = LeNet(shape, sizes[-1], filters).to(next(iter(state.values())).dtype)
+    dropout = f.number("dropout") if "dropout" in f else 0.0
+    f.require(0 <= dropout < 1, "dropout", "is out of range")
+    network = LeNet(shape, sizes[-1], filters, dropout).to(next(iter(state.values())).dtype)
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
@@ -58,6 +60,7 @@ def _lenet(f: Fields) -> LeNet:
 def _lenet_fields(network: LeNet) -> dict[str, Any]:
     return {
         **attributes("image_shape", "n_codes", "n_filters")(network),
+        "dropout": network.dropout.p,
         "state": dict(network.state_dict()),
     }
 

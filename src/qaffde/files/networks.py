@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from qaffde.baselines.base import FlowDensity, TrainedEstimator, seeded
+from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.baselines.conditional import GivenContext
 from qaffde.baselines.image_roundtrip import ImageDensity, ImageRoundTrip
 from qaffde.baselines.pixels import PixelDensity
@@ -16,6 +16,7 @@ from qaffde.estimators.assembly import in_data_units
 from qaffde.files.fields import Fields
 from qaffde.files.format import quoted
 from qaffde.nn import StandardizedDensity
+from qaffde.training.noise import seeded
 
 Network = TypeVar("Network", bound=nn.Module)
 SLACK = 16

@@ -17,6 +17,8 @@ class LeNet(nn.Module):
     n_codes : int, default=84
         Numbers in a code.
     n_filters : tuple of two int, default=(20, 50)
+    dropout : float, default=0.0
+        Share of the inputs of the fully connected layer that a step of training does not see.
     generator : torch.Generator, optional
         Source of the first weights; a new one with seed 0 by default.
 
@@ -31,6 +33,7 @@ class LeNet(nn.Module):
         image_shape: tuple[int, int, int],
         n_codes: int = 84,
         n_filters: tuple[int, int] = (20, 50),
+        dropout: float = 0.0,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
@@ -40,8 +43,11 @@ class LeNet(nn.Module):
                 f"image_shape={tuple(image_shape)} is too small: two poolings need images of at "
                 "least 4 by 4 pixels, given as (channels, height, width)"
             )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout={dropout!r} must be a number in [0, 1)")
         first, second = n_filters
         self.image_shape = (channels, height, width)
+        self.dropout = nn.Dropout(dropout)
         with torch.random.fork_rng(devices=[]):  # torch's own first weights are not kept
             self.layers = nn.Sequential(
                 nn.Conv2d(channels, first, 5, padding="same"),
@@ -68,7 +74,8 @@ class LeNet(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Codes of shape (n, n_codes) of images of shape (n, channels, height, width)."""
         # With channels last, training takes two thirds of the time on a processor.
-        codes: Tensor = self.layers(images.contiguous(memory_format=torch.channels_last))
+        seen = self.layers[:-1](images.contiguous(memory_format=torch.channels_last))
+        codes: Tensor = self.layers[-1](self.dropout(seen))
         return codes
 
     @torch.no_grad()

@@ -21,7 +21,7 @@ from torch import Tensor
 State = dict[str, Any]
 Fingerprint = dict[str, str]
 
-MAGIC = b"qaffde-checkpoint-2\n"
+MAGIC = b"qaffde-checkpoint-3\n"
 DIGEST_SIZE = 16
 MAX_HASHED_BYTES = 1 << 24
 

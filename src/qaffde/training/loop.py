@@ -4,7 +4,7 @@ A loss is a function ``loss(module, *batch)`` that returns a mean over the rows 
 loop draws batches, takes steps, keeps what is best on held-out rows and survives what can go
 wrong: losses that are not finite, and processes that are killed.
 
-At every evaluation the loop notes its whole state: parameters, optimizer, generator, place in
+At every evaluation the loop notes its whole state: parameters, optimizer, generators, place in
 the epoch. Recovery returns to that state, and a checkpoint is that state in a file, so that a
 resumed run takes the very steps that an undisturbed one takes.
 """
@@ -22,6 +22,7 @@ from torch import Generator, Tensor, nn
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
 from qaffde.training.history import History
+from qaffde.training.noise import seeded, twin
 from qaffde.training.peers import ALONE, Peers
 
 Rows = tuple[Tensor, ...]
@@ -74,7 +75,7 @@ def train(
         What is trained on, and what is held out.
     config : LoopConfig
     generator : torch.Generator
-        Source of the batches.
+        Source of the batches, and of the module's own noise, such as dropout's.
     make_optimizer : callable, default=adam
         ``make_optimizer(parameters, config)``. Steps are taken with a closure, so that L-BFGS
         works (with ``batch_size=None``).
@@ -110,23 +111,24 @@ def train(
     >>> history.stopped_by, round(line.weight.item(), 3)
     ('max_steps', 3.0)
     """
-    run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
-    saver = _Saver(run, None if checkpoint is None else Checkpoint.of(checkpoint))
-    saver.resume()
-    try:
-        while not run.history.stopped_by:
-            if run.advance():
-                saver.save_if_due()
-                if report is not None:
-                    report(run.history)
-    except KeyboardInterrupt:
-        saver.save()
-        raise
-    except TrainingDiverged:
-        saver.remove()  # it would only diverge again
-        raise
-    finally:
-        module.load_state_dict(run.best_state)
+    with seeded(twin(generator)):  # batches are those of a module without noise
+        run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
+        saver = _Saver(run, None if checkpoint is None else Checkpoint.of(checkpoint))
+        saver.resume()
+        try:
+            while not run.history.stopped_by:
+                if run.advance():
+                    saver.save_if_due()
+                    if report is not None:
+                        report(run.history)
+        except KeyboardInterrupt:
+            saver.save()
+            raise
+        except TrainingDiverged:
+            saver.remove()  # it would only diverge again
+            raise
+        finally:
+            module.load_state_dict(run.best_state)
     saver.remove()
     return run.history
 
@@ -208,6 +210,7 @@ class _Run:
             "module": deepcopy(self.module.state_dict()),
             "optimizer": deepcopy(self.optimizer.state_dict()),
             "batches": self.batches.state(),
+            "noise": torch.get_rng_state(),
             "counters": [self.step, self.failures, self.stale],
             "damping": self.damping,
             "best_loss": self.best_loss,
@@ -220,6 +223,7 @@ class _Run:
     def restore(self, state: State) -> None:
         self._go_back(state)
         self.batches.restore(state["batches"])
+        torch.set_rng_state(state["noise"])
         self.step, self.failures, self.stale = state["counters"]
         self.damping = state["damping"]
         self.best_loss, self.best_state = state["best_loss"], state["best_state"]
