@@ -1,4 +1,4 @@
-"""QAFFDE-SGD on more than three columns, whose base is averaged over a posterior."""
+"""QAFFDE-SGD on many columns, whose base is averaged over a posterior."""
 
 import numpy as np
 import pytest

@@ -308,10 +308,35 @@ def average_search(bare_bonus, *, free=True):
 
 
 @pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
-def test_beyond_three_columns_a_base_is_bare_unless_the_rule_gains(short_chains, bonus, bare):
+def test_an_averaged_base_is_bare_unless_the_rule_gains(short_chains, bonus, bare):
     found = average_search(bonus).run([OPEN], None, None)
     assert found.spec.strength is not None
     assert found.bare == bare
+
+
+class LikesOne:
+    """A judge that likes the candidates of one base measure better."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, measure, candidate, splits):
+        value = 0.5 * (candidate.spec.name == self.name) - candidate.ridge / 1e6
+        return torch.tensor(value, dtype=torch.float64).expand(n_held_out(splits))
+
+
+@pytest.mark.parametrize("name", ["mixture", "box"])
+def test_of_three_columns_an_average_is_taken_where_it_leads(short_chains, name):
+    search = search_with(LikesOne(name), rows=MANY[:, :3], free=True)
+    found = search.run([BOX, OPEN], None, None)
+    assert found.spec.name == name
+    assert (found.spec.strength is None) == (name == "box")
+    assert found.bare == (name == "mixture")
+
+
+def test_two_columns_keep_the_most_likely_mixture():
+    search = search_with(Judge(), rows=MANY[:, :2], free=True)
+    assert search.chosen[0].strength is None
 
 
 def test_a_base_is_averaged_only_where_that_is_allowed():

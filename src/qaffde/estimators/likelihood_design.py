@@ -40,6 +40,8 @@ AVERAGE_ROWS, AVERAGE_SIZES, STRENGTH, CHOICE_WORK = 80, (1, 8, 64, 128), 20.0, 
 """Of mixtures averaged over their posterior: the least rows for each number of a mean and
 variances, components of a draw to choose from, rows that a prior may be worth, and
 sweeps times components."""
+MIN_AVERAGED = 3
+"""From this number of columns on, mixtures are averaged over their posterior."""
 MAX_STEPS = 12
 MAX_STRETCHED = 3
 """Up to this number of columns, each has a bandwidth of its own."""
@@ -142,7 +144,7 @@ class Search:
     def chosen(self) -> tuple[MeasureSpec, GaussianMeasure]:
         """The mixture of Gaussians that held-out rows like best."""
         split, d = self.splits[ROUGH_ROWS][0], self.Z.shape[1]
-        if self.free and d > MAX_STRETCHED and len(split.train) >= AVERAGE_ROWS * (d + 2):
+        if self.free and d >= MIN_AVERAGED and len(split.train) >= AVERAGE_ROWS * (d + 2):
             return choose_average(split, self.generator)
         mixture = choose_mixture(split, self.generator())
         return MeasureSpec("mixture", len(mixture.weights)), mixture
@@ -168,12 +170,13 @@ class Search:
         mu = RIDGE_ROWS if ridge is None else ridge
         rough = [wider(ROUGH_STEP)] if bandwidth is None else []
         summits = [self._climb(Candidate(s, h, mu), rough, ROUGH_ROWS) for s in sized]
-        rivals = self._rivals(summits)
+        highest = self._highest(summits, ROUGH_ROWS)
         stretches = self._stretches(len(h)) if bandwidth is None else []
         stiffen: list[Move] = [stiffer] if ridge is None else []
-        if rivals[0].spec.strength is not None:
-            best = self._best(_bared(rivals[0]), ROUGH_ROWS, BASE_ERRORS)
+        if highest.spec.strength is not None:
+            best = self._best(_bared(highest), ROUGH_ROWS, BASE_ERRORS)
             return best if best.bare else self._climb(best, stiffen, ROUGH_ROWS)
+        rivals = self._rivals([c for c in summits if c.spec.strength is None])
 
         def moves(candidate: Candidate) -> list[Move]:
             blurs = candidate.spec.name == "mixture" and bandwidth is None
@@ -269,6 +272,8 @@ class Search:
         return best
 
     def _highest(self, candidates: list[Candidate], rows: int) -> Candidate:
+        if len(candidates) == 1:
+            return candidates[0]
         return max(candidates, key=lambda candidate: self.value(candidate, rows))
 
     def _best(self, candidates: list[Candidate], rows: int, errors: float = 1.0) -> Candidate:
@@ -320,7 +325,7 @@ def choose_average(
 ) -> tuple[MeasureSpec, GaussianMeasure]:
     """Number of components and prior of a mixture averaged over its posterior.
 
-    Beyond three columns no lattice of frequencies reaches all modes, and the base measure has to.
+    From three columns on no lattice of frequencies reaches all modes, and the base measure has to.
     """
     n, d = split.train.shape
     most = n // (AVERAGE_ROWS * (d + 2) // 4)
