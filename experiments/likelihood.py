@@ -249,8 +249,8 @@ the threads that the rows name.
 Three others stand beside ours: the exact KDE (`kde`), a mixture of as many Gaussians as the truth
 has (`gmm`) and, to see what the points tell at best, that mixture begun at the truth, which
 nobody knows (`em_from_truth`). A mixture of thin and overlapping Gaussians is hard to find, even
-for itself. From three columns on the base measure of ours is a mixture averaged over draws from its
-posterior, found by a Gibbs chain from many starts. Where held-out rows see nothing to gain by
+for itself. From three columns on the base measure of ours is a mixture averaged over draws from
+its posterior, found by a Gibbs chain from many starts. Where held-out rows see nothing to gain by
 Born's rule on top of a mixture, it is left bare (one constant feature).
 
 {mixture_table(rows)}
