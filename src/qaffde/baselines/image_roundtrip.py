@@ -99,8 +99,8 @@ class ImageRoundTrip(BayesImageClassifier):
 
     Generator and encoder have a linear layer for each class and share their convolutions, so
     that a generator given the wrong class cannot paint what it sees. Pixels are centred and
-    scaled by one number each; the density is that of the linearised generator
-    (:class:`~qaffde.baselines.roundtrip_density.Linearized`), which needs no noise.
+    scaled by one number each; the density is that of the linearised generator, as of
+    :class:`~qaffde.baselines.RoundTrip`, which needs no noise.
 
     Parameters
     ----------
