@@ -93,6 +93,8 @@ def table(rows: Sequence[Row]) -> str:
     """A line for each recipe, those of one method and set together, the best first."""
     order = list(IMAGE_METHODS)
     done = [row for row in rows if row["status"] == "complete"]
+    if not done:
+        return "Nothing has been tried with this command yet."
     done.sort(
         key=lambda r: (r["set"], order.index(r["method"]), -r["metrics"]["accuracy"], r["id"])
     )

@@ -74,6 +74,10 @@ def test_the_table_comes_from_the_rows_alone(path, tmp_path, monkeypatch):
     assert "old" not in page.read_text()
 
 
+def test_without_rows_the_page_says_so():
+    assert recipes.table([]) == "Nothing has been tried with this command yet."
+
+
 def test_an_unknown_parameter_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no parameter 'colour'"):
         recipes.run("digits", "qaffde", {"colour": 1}, path=tmp_path / "rows.jsonl")
