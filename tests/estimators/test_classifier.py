@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits
+from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from qaffde import QAFFDEClassifier
@@ -43,6 +44,7 @@ MODES = {
     "gradient, conditional": {"training": "gradient", **QUICK},
     "gradient, generative": {"training": "gradient", "objective": "generative", **QUICK},
     "gradient, learned": {"training": "gradient", "learn_features": True, **QUICK},
+    "gradient, dropout": {"training": "gradient", "feature_dropout": 0.2, **QUICK},
     "mixture base": {"objective": "generative", "base_measure": "mixture"},
 }
 
@@ -209,8 +211,10 @@ def test_units_change_nothing_but_the_jacobian():
     )
 
 
-def test_a_seed_repeats_a_fit():
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_seed_repeats_a_fit(dropout):
     options = {"n_features": 40, "training": "gradient", "max_steps": 10}
+    options["feature_dropout"] = dropout
     first, second, other = (
         QAFFDEClassifier(**options, random_state=seed).fit(X, y).log_density(FRESH)
         for seed in (0, 0, 1)
@@ -222,6 +226,7 @@ def test_a_seed_repeats_a_fit():
 @pytest.mark.parametrize("learn_features", [False, True])
 def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monkeypatch):
     options = {**GIVEN, "training": "gradient", "max_steps": 20, "learn_features": learn_features}
+    options["feature_dropout"] = 0.2
     plain = QAFFDEClassifier(**options).fit(X, y)
     model = QAFFDEClassifier(**options, checkpoint=tmp_path / "fit", verbose=True)
 
@@ -237,6 +242,45 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monk
     assert model.history_[0].steps == plain.history_[0].steps
     np.testing.assert_array_equal(model.log_density(FRESH), plain.log_density(FRESH))
     assert not list(tmp_path.iterdir())
+
+
+class TestFeatureDropout:
+    """Features that a step does not see."""
+
+    @pytest.mark.parametrize("learn_features", [False, True])
+    def test_is_of_training_alone(self, learn_features):
+        options = {**GIVEN, "training": "gradient", "max_steps": 20}
+        options["learn_features"] = learn_features
+        plain, without = (
+            QAFFDEClassifier(**options, feature_dropout=share).fit(X, y) for share in (0.0, 0.5)
+        )
+        seen, again = (without.log_density(FRESH) for _ in range(2))
+        np.testing.assert_array_equal(seen, again)
+        assert np.abs(seen - plain.log_density(FRESH)).max() > 1e-3
+
+    def test_keeps_many_features_from_learning_few_rows_by_heart(self):
+        rows, labels = load_digits(return_X_y=True)
+        few, rest, few_y, rest_y = train_test_split(
+            rows / 16, labels, test_size=0.6, random_state=2
+        )
+        options = {"n_components": 30, "bandwidth": 1.5, "max_steps": 200, "patience": None}
+        plain, without = (
+            log_loss(
+                rest_y,
+                QAFFDEClassifier(
+                    200,
+                    training="gradient",
+                    learn_features=True,
+                    feature_dropout=share,
+                    random_state=0,
+                    **options,
+                )
+                .fit(few, few_y)
+                .predict_proba(rest),
+            )
+            for share in (0.0, 0.3)
+        )
+        assert without < plain - 0.005
 
 
 class TestProjection:

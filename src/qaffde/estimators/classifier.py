@@ -75,6 +75,9 @@ class QAFFDEClassifier(ClassifierBase):
         Multiplies `sample_weight` by class.
     learn_features : bool, default=False
         Whether gradient training changes the frequencies too.
+    feature_dropout : float, default=0.0
+        Share of the features that a step of gradient training does not see, drawn anew for each
+        row: many features then cannot learn rows by heart. For the conditional objective.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
         together with them by the conditional objective. See :class:`qaffde.nn.LeNet`. Codes pass
@@ -154,6 +157,7 @@ class QAFFDEClassifier(ClassifierBase):
         priors: ArrayLike | None = None,
         class_weight: Any = None,
         learn_features: bool = False,
+        feature_dropout: float = 0.0,
         encoder: Any = None,
         image_shape: Any = None,
         augment: Any = None,
@@ -187,6 +191,7 @@ class QAFFDEClassifier(ClassifierBase):
         self.priors = priors
         self.class_weight = class_weight
         self.learn_features = learn_features
+        self.feature_dropout = feature_dropout
         self.encoder = encoder
         self.image_shape = image_shape
         self.augment = augment

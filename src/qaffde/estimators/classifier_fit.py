@@ -51,6 +51,7 @@ class GradientSettings:
     rank: int | float
     ridge: float
     learn_features: bool
+    dropout: float
     epsilon: float
     tolerance: float
     validation_fraction: float
@@ -84,7 +85,12 @@ def fit_states(
     if frozen:
         metric = 1 - space.ridge / space.level
         module = ClassStates(
-            start, metric, rows.log_prior, settings.epsilon, penalized=settings.generative
+            start,
+            metric,
+            rows.log_prior,
+            settings.epsilon,
+            penalized=settings.generative,
+            dropout=settings.dropout,
         )
         inputs = space.coordinates(Z)
     else:
@@ -192,6 +198,7 @@ def _network(
         settings.epsilon,
         generative=settings.generative,
         learn_features=settings.learn_features,
+        dropout=settings.dropout,
         coder=coder,
         augment=settings.augment,
         generator=generator,

@@ -40,12 +40,28 @@ class ClassifierParameters(BaseEstimator):
         check_share("ridge", self.ridge, auto=True)
         for name in ("background", "tolerance", "validation_fraction"):
             check_share(name, getattr(self, name))
+        self._check_dropout()
         self._loop()
         self._check_network()
         if self.checkpoint is not None and self.random_state is None:
             raise ValueError(
                 "checkpoint needs a random_state: without one no two fits are the same, and one "
                 "that was killed could not be taken up again"
+            )
+
+    def _check_dropout(self) -> None:
+        """Reject a share of features that cannot be, or that nothing is trained without."""
+        if isinstance(self.feature_dropout, Real) and self.feature_dropout == 0:
+            return
+        check_share("feature_dropout", self.feature_dropout)
+        if self.training == "closed_form":
+            raise ValueError(
+                'feature_dropout needs training="gradient": a closed form sees all features'
+            )
+        if self.objective == "generative":
+            raise ValueError(
+                'feature_dropout needs objective="conditional": a density of mass one with all '
+                "features is none with some of them"
             )
 
     def _check_network(self) -> None:
@@ -127,6 +143,7 @@ class ClassifierParameters(BaseEstimator):
             rank=RANK if self.rank == "auto" else self.rank,
             ridge=RIDGE if self.ridge == "auto" else float(self.ridge),
             learn_features=bool(self.learn_features),
+            dropout=float(self.feature_dropout),
             epsilon=float(self.background),
             tolerance=float(self.tolerance),
             validation_fraction=float(self.validation_fraction),

@@ -48,6 +48,8 @@ class ClassStates(nn.Module):
         Weight of the base measure in each density.
     penalized : bool
         Whether coordinates count as of mass one while training: the ridge's penalty.
+    dropout : float, default=0.0
+        Share of the coordinates that a step of training does not see.
     """
 
     metric: Tensor
@@ -61,9 +63,11 @@ class ClassStates(nn.Module):
         epsilon: float,
         *,
         penalized: bool,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.factor = nn.Parameter(factor.clone())
+        self.dropout = nn.Dropout(dropout)
         self.register_buffer("metric", metric)
         self.register_buffer("log_prior", log_prior)
         self.epsilon = epsilon
@@ -73,7 +77,8 @@ class ClassStates(nn.Module):
         """Log-densities of shape (n, C), relative to the base measure."""
         flat = self.penalized and self.training
         metric = torch.ones_like(self.metric) if flat else self.metric
-        return log_defended(born_rule(e, self.factor) / masses(self.factor, metric), self.epsilon)
+        seen = born_rule(self.dropout(e), self.factor)
+        return log_defended(seen / masses(self.factor, metric), self.epsilon)
 
 
 class ClassNetwork(nn.Module):
@@ -90,6 +95,8 @@ class ClassNetwork(nn.Module):
     generative : bool
         Whether likelihoods count, and with them the gradient of G and the ridge's penalty.
     learn_features : bool
+    dropout : float, default=0.0
+        Share of the features that a step of training does not see.
     coder : ImageCoder, optional
     augment : callable, optional
         ``augment(images, generator)``, while training.
@@ -111,6 +118,7 @@ class ClassNetwork(nn.Module):
         *,
         generative: bool,
         learn_features: bool,
+        dropout: float = 0.0,
         coder: ImageCoder | None = None,
         augment: Augment | None = None,
         generator: Generator | None = None,
@@ -119,7 +127,7 @@ class ClassNetwork(nn.Module):
         start = space.features
         self.features = FourierFeatures(start.W, start.b, start.a, learnable=learn_features)
         self.measure = deepcopy(space.measure)
-        self.coder = coder
+        self.coder, self.dropout = coder, nn.Dropout(dropout)
         self.factor = nn.Parameter(factor.clone())
         self.epsilon, self.ridge = epsilon, space.ridge
         self.generative, self.learn_features = generative, learn_features
@@ -135,7 +143,8 @@ class ClassNetwork(nn.Module):
         mass = masses(L, self._gram())
         if self.generative and self.training:
             mass = mass + self.ridge * L.square().sum((1, 2))
-        return log_defended(born_rule(self.features(self._codes(x)), L) / mass, self.epsilon)
+        phi = self.dropout(self.features(self._codes(x)))
+        return log_defended(born_rule(phi, L) / mass, self.epsilon)
 
     def _codes(self, x: Tensor) -> Tensor:
         if self.coder is None:
