@@ -30,15 +30,22 @@ def test_digits_are_told_apart(name):
     assert "density_" not in vars(FLOWS[name])
 
 
-def test_probabilities_of_all_bytes_sum_to_one():
-    """One pixel has 256 images: their densities, over the noise, are a mass."""
+def test_densities_of_all_noisy_bytes_are_a_mass_and_scores_bound_it():
+    """One pixel has 256 images; over the noise, their densities integrate to one."""
     bytes_ = RNG.binomial(255, np.repeat([0.1, 0.6], 200))[:, None]
     flow = MADE(2, 8, 1, max_steps=10, batch_size=64)
     model = ImageFlowClassifier(flow, alpha=0.02, random_state=0)
     model.fit(bytes_ / 255, np.repeat([0, 1], 200))
-    model.density_.noise = torch.linspace(0.05, 0.95, 10)[:, None]
     every = np.arange(LEVELS)[:, None] / 255
-    assert np.exp(model.log_density(every)).mean(0) == pytest.approx(np.ones(2), abs=5e-3)
+    scores = []
+    for noise in torch.linspace(0.05, 0.95, 10):
+        model.density_.noise = noise.reshape(1, 1)
+        scores.append(model.log_density(every))
+    assert np.exp(scores).mean((0, 1)) == pytest.approx(np.ones(2), abs=5e-3)
+    model.density_.noise = torch.linspace(0.05, 0.95, 10)[:, None]
+    bound = model.log_density(every)
+    np.testing.assert_allclose(bound, np.mean(scores, 0), rtol=1e-5, atol=1e-5)
+    assert (bound <= np.log(np.exp(scores).mean(0)) + 1e-6).all()
 
 
 def test_slopes_are_derivatives():

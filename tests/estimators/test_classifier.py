@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
@@ -286,20 +286,46 @@ class TestFeatureDropout:
 class TestProjection:
     digits, labels = load_digits(return_X_y=True)
 
-    def test_density_is_that_of_the_projection(self):
-        """In the units of the data: that of orthonormal coordinates, given by hand."""
+    def test_density_is_that_of_rows(self):
+        """That of orthonormal coordinates, times a normal one of what they leave out, by hand."""
         rows, labels = self.digits[:600], self.labels[:600] % 2
         options = {**GIVEN, "bandwidth": 20.0, "features": "random"}
         model = QAFFDEClassifier(**options, n_components=3).fit(rows, labels)
         axes = model.frame_.projection.axes.numpy()
         np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-10)
-        variance = np.sort(np.linalg.eigvalsh(np.cov(rows.T, bias=True)))[::-1][:3]
-        np.testing.assert_allclose(((rows - rows.mean(0)) @ axes).var(0), variance)
-        scale = np.sqrt(variance.mean())
-        by_hand = model.density_.born(
-            torch.tensor((rows - rows.mean(0)) @ axes / scale)
-        ).numpy() - 3 * np.log(scale)
-        np.testing.assert_allclose(model.log_density(rows), by_hand, atol=1e-8)
+        centred = rows - rows.mean(0)
+        variance = np.sort(np.linalg.eigvalsh(np.cov(rows.T, bias=True)))[::-1]
+        np.testing.assert_allclose((centred @ axes).var(0), variance[:3])
+        scale, noise = np.sqrt(variance[:3].mean()), variance[3:].mean()
+        projected = model.density_.born(torch.tensor(centred @ axes / scale)).numpy()
+        _, _, right = np.linalg.svd(axes.T)
+        left_out = norm.logpdf(centred @ right[3:].T, scale=np.sqrt(noise)).sum(1)
+        by_hand = projected - 3 * np.log(scale) + left_out[:, None]
+        np.testing.assert_allclose(model.log_density(rows), by_hand, atol=1e-7)
+
+    def test_refuses_what_the_projection_leaves_out(self):
+        """Rows of one projection, one of them far from the plane: as probable, less dense."""
+        model = QAFFDEClassifier(**GIVEN, n_components=10).fit(self.digits, self.labels)
+        axes = model.frame_.projection.axes.numpy()
+        aside = np.linalg.svd(axes.T)[2][-1]
+        near, far = self.digits[:50], self.digits[:50] + 40 * aside
+        np.testing.assert_allclose(model.predict_proba(far), model.predict_proba(near), atol=1e-9)
+        usual = np.quantile(model.log_density(self.digits).max(1), 0.01)
+        assert (model.log_density(near).max(1) > usual).mean() > 0.9
+        assert (model.log_density(far).max(1) < usual).all()
+
+    def test_rows_within_a_plane(self):
+        """Nothing is left out of training rows: others are still compared, in finite numbers."""
+        rng = np.random.default_rng(0)
+        plane = rng.normal(size=(2, 20))
+        rows = rng.normal(size=(200, 2)) @ plane
+        labels = (rows @ plane.T)[:, 0] > 0
+        model = QAFFDEClassifier(**GIVEN, n_components=5).fit(rows, labels)
+        assert model.n_components_ == 2
+        outside = rows + rng.normal(size=rows.shape)
+        assert np.isfinite(model.log_density(outside)).all()
+        assert model.log_density(outside).max() < model.log_density(rows).min()
+        assert model.score(rows, labels) > 0.9
 
     @pytest.mark.parametrize(
         ("n_components", "columns", "expected"), [("auto", 16, 16), ("auto", 64, 28), (7, 64, 7)]

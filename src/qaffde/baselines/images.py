@@ -105,7 +105,9 @@ class ImageFlowClassifier(BayesImageClassifier):
     alpha : float, default=1e-6
         Of the logit: 1e-6 is usual for MNIST, 0.05 for CIFAR-10.
     n_draws : int, default=1
-        Of the noise, when images are scored: the mean density over them. All images share them.
+        Of the noise, when images are scored: the mean log-density over them, which is what
+        training maximises, a lower bound of the log-probability of the bytes. All images share
+        them. One draw is a poor judge: it moved the accuracy of a MAF on MNIST by .05.
     random_state : int, RandomState instance or None, default=None
         Of the training, in place of the flow's.
     """

@@ -10,7 +10,14 @@ from qaffde.nn import BaseMeasure, FourierFeatures
 
 
 class Projection(nn.Module):
-    """Rows in the units that the features see: z = (x − location) · axes / scale.
+    r"""Rows in the units that the features see: z = (x − location) · axes / scale.
+
+    What the axes leave out of a row is independent noise of one variance, as in probabilistic
+    principal components, so that a density of z is one of the row:
+
+    .. math:: \log p(x) = \log p(z) - \sum_j \log s_j
+              + \log N\bigl(\lVert x - \mu \rVert^2 - \lVert A^\top (x - \mu) \rVert^2;\,
+              \sigma^2, d - q\bigr) .
 
     Parameters
     ----------
@@ -18,17 +25,27 @@ class Projection(nn.Module):
     scale : Tensor of shape (q,)
     axes : Tensor of shape (d, q), optional
         Orthonormal columns; None leaves the columns as they are.
+    noise : Tensor of shape (), optional
+        Variance σ² along each direction that the axes leave out; None does not see them.
     """
 
     location: Tensor
     scale: Tensor
     axes: Tensor | None
+    noise: Tensor | None
 
-    def __init__(self, location: Tensor, scale: Tensor, axes: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        location: Tensor,
+        scale: Tensor,
+        axes: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
         self.register_buffer("axes", axes)
+        self.register_buffer("noise", noise)
 
     @property
     def n_components(self) -> int:
@@ -37,14 +54,22 @@ class Projection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Coordinates of shape (n, q) of rows of shape (n, d), finite for finite rows."""
-        far = torch.finfo(x.dtype).max ** 0.25  # all beyond is as impossible; cos ∞ is NaN
-        centred = (x - self.location).clamp(-far, far)
+        centred = self._centred(x)
         rotated = centred if self.axes is None else centred @ self.axes
-        return (rotated / self.scale).clamp(-far, far)
+        return _within_reach(rotated / self.scale)
 
-    def log_volume(self) -> Tensor:
-        """Logarithm of the volume that one unit of z has in the units of the data."""
-        return self.scale.log().sum()
+    def log_slope(self, x: Tensor, z: Tensor) -> Tensor:
+        """Log-density of rows (n, d) less that of their coordinates (n, q), of shape (n,)."""
+        units = -self.scale.log().sum()
+        if self.noise is None:
+            return units.expand(len(x))
+        n_left_out = len(self.location) - self.n_components
+        left_out = self._centred(x).square().sum(1) - (z * self.scale).square().sum(1)
+        log_noise = self.noise.log() + math.log(2 * math.pi)
+        return units - 0.5 * (left_out.clamp(min=0) / self.noise + n_left_out * log_noise)
+
+    def _centred(self, x: Tensor) -> Tensor:
+        return _within_reach(x - self.location)
 
 
 class ImageCoder(nn.Module):
@@ -92,9 +117,9 @@ class ImageCoder(nn.Module):
         """Bounded codes of inputs."""
         return torch.tanh(self.encoder(inputs))
 
-    def log_volume(self) -> Tensor:
-        """Zero: densities are those of the codes."""
-        return torch.zeros((), dtype=torch.float64)
+    def log_slope(self, x: Tensor, z: Tensor) -> Tensor:
+        """Zeros of shape (n,): densities are those of the codes."""
+        return torch.zeros(len(x), dtype=torch.float64)
 
 
 class ClassBorn(nn.Module):
@@ -165,9 +190,16 @@ class ClassDensity(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C) at rows of shape (n, d)."""
-        z = self.coder(x.to(self.coder.location)).to(self.born.factor)
-        log_p: Tensor = self.born(z) - self.coder.log_volume()
+        rows = x.to(self.coder.location)
+        z = self.coder(rows)
+        log_p: Tensor = self.born(z.to(self.born.factor)) + self.coder.log_slope(rows, z)[:, None]
         return log_p
+
+
+def _within_reach(x: Tensor) -> Tensor:
+    """Numbers whose squares can be summed: all beyond is as impossible, and cos ∞ is NaN."""
+    far = torch.finfo(x.dtype).max ** 0.25
+    return x.clamp(-far, far)
 
 
 def born_rule(phi: Tensor, factor: Tensor) -> Tensor:

@@ -19,6 +19,8 @@ EXPLAINED = 0.95
 """Share of the variance that "auto" keeps, if so many components hold it."""
 NEGLIGIBLE = 1e-10
 """Share of the largest variance below which an axis is empty."""
+LEAST_NOISE = 1e-6
+"""Share of the mean variance of the axes that a direction without axis has at least."""
 SHRINKAGE = 1e-3
 BLOCK = 8192
 
@@ -111,7 +113,16 @@ def settle_projection(
     most = max(1, min(most, int((variance > NEGLIGIBLE * variance[0]).sum())))
     variance, axes = variance[:most], axes[:, :most]
     scale = variance if whiten else variance.mean().expand(most)
-    return Projection(location, _safe_root(scale.clone(), location[:1]), axes)
+    noise = _left_out(covariance.trace() - variance.sum(), d - most, variance.mean())
+    return Projection(location, _safe_root(scale.clone(), location[:1]), axes, noise)
+
+
+def _left_out(total: Tensor, n_directions: int, usual: Tensor) -> Tensor | None:
+    """Variance along each direction that has no axis; None where all have one."""
+    if n_directions == 0:
+        return None
+    least = LEAST_NOISE * usual if usual > 0 else torch.ones_like(usual)
+    return (total / n_directions).clamp(min=least)
 
 
 def _blocks(share: Tensor, X: Tensor) -> "zip[tuple[Tensor, Tensor]]":

@@ -28,8 +28,11 @@ def _projection(f: Fields) -> Projection:
     location, scale = f.tensor("location", "d"), f.positive("scale", "q")
     if f.get("axes") is None:
         f.require(len(location) == len(scale), "scale", "is not of all columns")
+        f.require("noise" not in f or f.get("noise") is None, "noise", "is of no direction")
         return Projection(location, scale)
-    return Projection(location, scale, f.tensor("axes", "d", "q"))
+    axes = f.tensor("axes", "d", "q")
+    seen = "noise" in f and f.get("noise") is not None  # older files have none
+    return Projection(location, scale, axes, f.positive("noise") if seen else None)
 
 
 def _lenet(f: Fields) -> LeNet:
@@ -124,7 +127,9 @@ def count_columns(coder: Projection | ImageCoder) -> int:
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "Projection": Recipe(Projection, attributes("location", "scale", "axes"), _projection),
+    "Projection": Recipe(
+        Projection, attributes("location", "scale", "axes", "noise"), _projection
+    ),
     "LeNet": Recipe(LeNet, _lenet_fields, _lenet),
     "ImageCoder": Recipe(ImageCoder, _coder_fields, _coder),
     "ClassBorn": Recipe(ClassBorn, attributes("features", "factor", "measure", "epsilon"), _born),
