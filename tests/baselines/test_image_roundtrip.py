@@ -30,7 +30,7 @@ def test_classes_share_all_but_a_layer(kind):
     torch.manual_seed(0)
     if kind == "painter":
         network, rows = ClassPainter(4, 3, (1, 8, 8), 2), torch.randn(6, 4)
-        layer = network.painter.layers[0].weight
+        layer = network.layers[0].weight
     else:
         network, rows = ClassViewer((1, 8, 8), 3, 4, 2), torch.randn(6, 64)
         layer = network.viewer.read.weight
@@ -41,6 +41,18 @@ def test_classes_share_all_but_a_layer(kind):
     assert used == [False, True, False]
     shared = [p.grad for name, p in network.named_parameters() if p.ndim == 4]
     assert all(bool(grad.abs().sum() > 0) for grad in shared)
+
+
+def test_tangents_are_derivatives():
+    """Of odd images too, whose enlargement is cropped."""
+    network = ClassPainter(4, 3, (2, 7, 5), 3).double()
+    z, given = torch.randn(3, 4).double(), torch.eye(3).double()[[2, 0, 2]]
+    pushed = network.push(z, given, torch.eye(4).double().expand(3, -1, -1))
+    for row in range(3):
+        expected = torch.autograd.functional.jacobian(
+            lambda z, row=row: network(z[None], given[row : row + 1])[0], z[row]
+        )
+        torch.testing.assert_close(pushed[row].T, expected)
 
 
 def test_units_are_those_of_all_pixels():

@@ -101,7 +101,7 @@ def test_the_posterior_is_that_of_the_linear_model():
 
 @pytest.mark.parametrize("architecture", ["dense", "conv"])
 def test_jacobians_are_autograd_s(architecture, monkeypatch):
-    monkeypatch.setattr("qaffde.baselines.roundtrip_density.MAX_IMAGES", 6)  # two rows at a time
+    monkeypatch.setattr("qaffde.baselines.roundtrip_density.MAX_TANGENTS", 36)  # two rows
     estimator = RoundTrip(3, 4, 1, architecture=architecture, image_shape=(2, 3))
     density = estimator._build(6, n_context=2).double()
     z, c = points(5, 3), points(5, 2)

@@ -19,7 +19,7 @@ MAX_HELD_OUT = 256
 """Images to choose σ and the best networks by: each costs a Jacobian."""
 
 
-class ClassPainter(nn.Module):
+class ClassPainter(Painter):
     """Generator whose first layer is a class's own, and whose convolutions are shared.
 
     Parameters
@@ -37,13 +37,15 @@ class ClassPainter(nn.Module):
     def __init__(
         self, n_latent: int, n_classes: int, shape: tuple[int, int, int], n_channels: int
     ) -> None:
-        super().__init__()
-        self.painter = Painter(n_latent * n_classes, n_classes, shape, n_channels)
+        super().__init__(n_latent * n_classes, n_classes, shape, n_channels)
 
     def forward(self, z: Tensor, context: Tensor) -> Tensor:
         """Images of shape (n, C·H·W) of one-hot classes (n, K)."""
-        routed = (context[:, :, None] * z[:, None]).flatten(1)
-        return self.painter(routed, context)
+        return super().forward(_routed(z, context), context)
+
+    def push(self, z: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
+        """Derivatives (n, m, C·H·W) at z along tangents (n, m, n_latent)."""
+        return super().push(_routed(z, context), context, _routed(tangents, context[:, None]))
 
 
 class ClassViewer(nn.Module):
@@ -208,6 +210,11 @@ class ImageRoundTrip(BayesImageClassifier):
             integration="linear",
             n_draws=1,
         )
+
+
+def _routed(z: Tensor, context: Tensor) -> Tensor:
+    """The last axis in the place of its class, and zeros in those of the others."""
+    return (context[..., :, None] * z[..., None, :]).flatten(-2)
 
 
 def pixel_units(levels: Tensor) -> tuple[Tensor, Tensor]:

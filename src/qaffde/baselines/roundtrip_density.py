@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.func import vjp, vmap
 
 from qaffde.baselines.base import FlowDensity
+from qaffde.baselines.roundtrip_networks import PiecewiseLinear
 
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
@@ -19,7 +19,9 @@ INTEGRATIONS = ("linear", "importance")
 NOISES = torch.logspace(-2, 0, 9)
 """Values of σ to choose from, in standard deviations of the data."""
 MAX_IMAGES = 16_384
-"""Values or tangents of G that are computed at a time."""
+"""Values of G that are computed at a time."""
+MAX_TANGENTS = 1 << 17
+"""Numbers of a Jacobian that are computed at a time: what lies between them stays in a cache."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,10 @@ class RoundTripDensity(FlowDensity):
 
     Parameters
     ----------
-    generate, encode : nn.Module
-        G and H.
+    generate : PiecewiseLinear
+        G, which pushes tangents too.
+    encode : nn.Module
+        H.
     judge_x, judge_z : nn.Module
         The discriminators; they take part in training alone.
     n_dims, n_latent : int
@@ -113,7 +117,7 @@ class RoundTripDensity(FlowDensity):
 
     def __init__(
         self,
-        generate: nn.Module,
+        generate: PiecewiseLinear,
         encode: nn.Module,
         judge_x: nn.Module,
         judge_z: nn.Module,
@@ -179,21 +183,12 @@ class RoundTripDensity(FlowDensity):
         return Linearized(a, across, s, Vh.mT, self.n_dims)
 
     def jacobian(self, z: Tensor, context: Tensor) -> Tensor:
-        """Jacobians of G of shape (n, d, m), one axis of z at a time.
-
-        u ↦ uᵀJ is linear, and its own derivative along v is J v: two reverse passes, where the
-        forward mode of torch 2.13 calls what it has deprecated itself.
-        """
+        """Jacobians of G of shape (n, d, m), some rows at a time."""
         axes = torch.eye(self.n_latent, dtype=z.dtype)
-
-        def columns(z: Tensor, c: Tensor) -> Tensor:
-            images, pull = vjp(lambda z: self.mean_generate(z, c), z)  # type: ignore[misc]
-            _, push = vjp(lambda u: pull(u)[0], torch.zeros_like(images))  # type: ignore[misc]
-            return vmap(lambda axis: push(axis.expand_as(z))[0])(axes)  # (m, n, d)
-
-        n_rows = max(1, MAX_IMAGES // self.n_latent)
+        n_rows = max(1, MAX_TANGENTS // (self.n_latent * self.n_dims))
         parts = zip(z.split(n_rows), context.split(n_rows), strict=True)
-        return torch.cat([columns(*part) for part in parts], 1).movedim(0, 2)
+        pushed = [self.mean_generate.push(z, c, axes.expand(len(z), -1, -1)) for z, c in parts]
+        return torch.cat(pushed).mT
 
     @torch.no_grad()
     def choose_noise(self, x: Tensor, weight: Tensor, context: Tensor | None = None) -> Tensor:

@@ -9,9 +9,51 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
-class Dense(nn.Module):
+class PiecewiseLinear(nn.Module):
+    """Network of layers that are linear, but for leaky ReLUs.
+
+    Parameters
+    ----------
+    layers : modules
+        From (n, n_in + n_context) to (n, n_out).
+    """
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        """Output of shape (n, n_out)."""
+        output: Tensor = self.layers(torch.cat([x, context], 1))
+        return output
+
+    def push(self, x: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
+        """Derivatives (n, m, n_out) at x along m tangents for each row, (n, m, n_in).
+
+        A linear layer does with tangents what it does with rows, less its bias; a leaky ReLU has
+        one of two slopes.
+        """
+        n, m = tangents.shape[:2]
+        x = torch.cat([x, context], 1)
+        unmoved = tangents.new_zeros(n, m, context.shape[1])
+        t = torch.cat([tangents, unmoved], 2).flatten(0, 1)
+        for layer in self.layers:
+            if isinstance(layer, nn.LeakyReLU):
+                slope = torch.where(x > 0, 1.0, layer.negative_slope)[:, None]
+                t = (t.unflatten(0, (n, m)) * slope).flatten(0, 1)
+            else:
+                biases = {
+                    k: torch.zeros_like(b) for k, b in layer.named_parameters() if k == "bias"
+                }
+                t = functional_call(layer, biases, (t,))
+            x = layer(x)
+        return t.unflatten(0, (n, m))
+
+
+class Dense(PiecewiseLinear):
     """Fully connected network from (n, n_in) and a context to (n, n_out).
 
     Parameters
@@ -28,23 +70,30 @@ class Dense(nn.Module):
     """
 
     def __init__(self, n_in: int, n_context: int, n_out: int, hidden: list[int]) -> None:
-        super().__init__()
         widths = [n_in + n_context, *hidden]
         layers = [
             part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.LeakyReLU(0.2))
         ]
-        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], n_out))
-
-    def forward(self, x: Tensor, context: Tensor) -> Tensor:
-        """Output of shape (n, n_out)."""
-        return self.layers(torch.cat([x, context], 1))
+        super().__init__(*layers, nn.Linear(widths[-1], n_out))
 
 
-class Painter(nn.Module):
+class Crop(nn.Module):
+    """The upper left part of images."""
+
+    def __init__(self, size: Iterable[int]) -> None:
+        super().__init__()
+        self.size = tuple(size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images of shape (n, C, H, W)."""
+        return images[..., : self.size[0], : self.size[1]]
+
+
+class Painter(PiecewiseLinear):
     """Convolutional network from (n, n_in) and a context to flat images (n, C·H·W).
 
-    A linear map to a quarter of the size, then twice: enlarge, convolve. Images of any size are
-    met exactly, since enlarging takes the size and not the factor.
+    A linear map to a quarter of the size, then two transposed convolutions that double it. Images
+    of any size are met exactly: of an odd one, a row or column too much is cropped.
 
     Parameters
     ----------
@@ -63,24 +112,20 @@ class Painter(nn.Module):
     def __init__(
         self, n_in: int, n_context: int, shape: tuple[int, int, int], n_channels: int
     ) -> None:
-        super().__init__()
         n_colors, *size = shape
-        half, quarter = _shrunk(size), _shrunk(_shrunk(size))
-        self.layers = nn.Sequential(
+        half = _shrunk(size)
+        quarter = _shrunk(half)
+        super().__init__(
             nn.Linear(n_in + n_context, 2 * n_channels * math.prod(quarter)),
             nn.LeakyReLU(0.2),
             nn.Unflatten(1, (2 * n_channels, *quarter)),
-            nn.Upsample(size=half),
-            nn.Conv2d(2 * n_channels, n_channels, 3, padding=1),
+            nn.ConvTranspose2d(2 * n_channels, n_channels, 4, stride=2, padding=1),
+            Crop(half),
             nn.LeakyReLU(0.2),
-            nn.Upsample(size=tuple(size)),
-            nn.Conv2d(n_channels, n_colors, 3, padding=1),
+            nn.ConvTranspose2d(n_channels, n_colors, 4, stride=2, padding=1),
+            Crop(size),
             nn.Flatten(),
         )
-
-    def forward(self, z: Tensor, context: Tensor) -> Tensor:
-        """Images of shape (n, C·H·W)."""
-        return self.layers(torch.cat([z, context], 1))
 
 
 class Viewer(nn.Module):
