@@ -60,8 +60,8 @@ class QAFFDEClassifier(ClassifierBase):
         "pretty_good" and "coherent", of G in gradient training (where "auto" is 1e-3).
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
-        as many components as hold 95 % of the variance and at most 50. Densities are then those
-        of the projection, in its units (those of the data).
+        as many components as hold 95 % of the variance and at most 50. What they leave out is
+        normal noise of one variance in the densities, the same for all classes.
     whiten : bool, default=False
         Whether principal components are scaled to one variance.
     base_measure : {"gaussian", "mixture"}, default="gaussian"

@@ -58,7 +58,7 @@ class ClassifierBase(FileMixin, BayesRule, ClassifierParameters):
     def log_density(self, X: ArrayLike) -> Array:
         """Log-density of each row in each class.
 
-        Of the row itself, of its projection (`n_components`) or of its code (`encoder`).
+        Of the row itself, or of its code (`encoder`).
 
         Parameters
         ----------

@@ -20,8 +20,7 @@ NOTES = {
     "confidence and accuracy over fifteen bins of confidence.",
     "foreign": "AUC with which log p(x), of all classes together, tells test images from foreign "
     "ones; in brackets with the largest posterior instead. 0.5 is chance, below it foreign images "
-    "are the likelier ones. Densities are those of what a method sees: principal components for "
-    "QAFFDE, codes behind an encoder, pixels for the others.",
+    "are the likelier ones. Densities are those of pixels, but behind an encoder those of codes.",
     "budget": "What each training was given and what it took, on one thread of a machine busy "
     "with other work: means over seeds. Parameters not named are the estimator's defaults.",
 }
