@@ -22,7 +22,8 @@ from qaffde.estimators.random import generator_from
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
 
-MAX_HELD_OUT = 2000
+MAX_HELD_OUT = 500
+"""Images to stop by: each is scored as many times as there are draws."""
 SCORED_ROWS = 2048
 """Pairs of an image and a class that are scored at a time."""
 
