@@ -15,9 +15,9 @@ class Projection(nn.Module):
     What the axes leave out of a row is independent noise of one variance, as in probabilistic
     principal components, so that a density of z is one of the row:
 
-    .. math:: \log p(x) = \log p(z) - \sum_j \log s_j
-              + \log N\bigl(\lVert x - \mu \rVert^2 - \lVert A^\top (x - \mu) \rVert^2;\,
-              \sigma^2, d - q\bigr) .
+    .. math:: \log p(x) = \log p(z) - \sum_j \log s_j - \frac{r^2}{2 \sigma^2}
+              - \frac{d - q}{2} \log 2 \pi \sigma^2, \qquad
+              r^2 = \lVert x - \mu \rVert^2 - \lVert A^\top (x - \mu) \rVert^2 .
 
     Parameters
     ----------
