@@ -50,8 +50,9 @@ def test_demo(tmp_path, capsys, target):
     assert list(rows) == ["truth", *demo.METHODS]
     assert rows["truth"][0] == "-"
     assert rows["truth"][2:5] == ["1.0000", "0.00000", "0.0000"]
-    for row in rows.values():
-        assert float(row[-1]) == pytest.approx(1, abs=0.02)
+    for name, row in rows.items():
+        stopped_early = name == "NSF"  # by the clock, with some of its mass outside
+        assert float(row[-1]) == pytest.approx(1, abs=0.1 if stopped_early else 0.02)
     for name in demo.METHODS:
         assert 0 < float(rows[name][3])  # MAE
         assert 0.3 < float(rows[name][2]) < 1  # Spearman
