@@ -51,7 +51,7 @@ def test_demo(tmp_path, capsys, target):
     assert rows["truth"][0] == "-"
     assert rows["truth"][2:5] == ["1.0000", "0.00000", "0.0000"]
     for name, row in rows.items():
-        is_clocked = name in ("QAFFDE-SGD", "NSF")  # a busy machine leaves them less far
+        is_clocked = name not in ("truth", "exact KDE")  # a busy machine leaves it less far
         assert float(row[-1]) == pytest.approx(1, abs=0.1 if is_clocked else 0.02), name
     for name in demo.METHODS:
         assert 0 < float(rows[name][3]), name  # MAE
