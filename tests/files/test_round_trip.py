@@ -10,7 +10,8 @@ from torch.distributions import AffineTransform, ComposeTransform, ExpTransform,
 
 import qaffde
 from qaffde import QAFFDE, QAFFDESGD, FileError, baselines
-from qaffde.files import estimators
+from qaffde.files import classes, estimators
+from qaffde.files.fields import Fields
 from qaffde.training import History
 from tests.file_models import CLOSED, CONVEX, FRAME, MODELS, X, answers, fitted
 from tests.sgd_models import Stretch
@@ -233,3 +234,22 @@ def test_what_files_do_not_hold_is_an_error_and_no_file(case, path):
 def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
         QAFFDE().save(tmp_path / "nowhere" / "model")
+
+
+def test_projections_of_older_files_see_the_components_alone():
+    """They have no variance of what the components leave out."""
+    location, scale = torch.zeros(3).double(), torch.tensor([2.0]).double()
+    axes, noise = torch.eye(3).double()[:, :1], torch.tensor(0.5).double()
+    make = classes.RECIPES["Projection"].make
+    older = make(Fields("Projection", {"location": location, "scale": scale, "axes": axes}))
+    newer = make(
+        Fields("Projection", {"location": location, "scale": scale, "axes": axes, "noise": noise})
+    )
+    rows = torch.tensor([[1.0, 0.0, 0.0], [1.0, 2.0, 0.0]]).double()
+    assert older.noise is None
+    assert older.log_slope(rows, older(rows)).tolist() == pytest.approx([-np.log(2)] * 2)
+    near, far = newer.log_slope(rows, newer(rows)).tolist()
+    assert near - far == pytest.approx(4 / (2 * 0.5))
+    columns = {"location": location, "scale": torch.ones(3).double(), "axes": None}
+    with pytest.raises(FileError, match="noise is of no direction"):
+        make(Fields("Projection", columns | {"noise": noise}))

@@ -108,7 +108,7 @@ class ImageFlowClassifier(BayesImageClassifier):
     n_draws : int, default=1
         Of the noise, when images are scored: the mean log-density over them, which is what
         training maximises, a lower bound of the log-probability of the bytes. All images share
-        them. One draw is a poor judge: it moved the accuracy of a MAF on MNIST by .05.
+        them. One draw is a poor judge: it moved the accuracy of one MAF on MNIST by .05.
     random_state : int, RandomState instance or None, default=None
         Of the training, in place of the flow's.
     """
