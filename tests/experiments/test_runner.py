@@ -15,7 +15,7 @@ from qaffde.experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpac
 from qaffde.experiments.rows import append_row, read_rows
 from qaffde.experiments.runner import run_cells
 from qaffde.experiments.sets import Draws, find_target
-from qaffde.experiments.trials import _best
+from qaffde.experiments.trials import _best, chosen
 from qaffde.targets import Target
 from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
 
@@ -200,6 +200,29 @@ def test_the_best_is_the_likeliest_and_of_two_the_earlier():
 
     rows = [trial(0, -2.0), trial(1, -1.0), trial(2, -1.0), trial(3, None, "pruned")]
     assert _best(rows)["trial"] == 1
+    assert _best(rows, 0.9)["trial"] == 1
+    assert _best(rows, 1.1)["trial"] == 0  # ahead of the defaults, but not by enough
+    assert _best(rows[1:], 1.1)["trial"] == 1  # the defaults failed
+    assert chosen(rows, 1.1) == 0
+    assert chosen(rows[3:], 0.0) is None
+
+
+def test_what_is_no_longer_chosen_is_trained_again_and_nothing_else(files):
+    def run(least_lead):
+        seen = []
+        config = tiny_config(trials=4, least_lead=least_lead)
+        cells = tiny_cells(files, config=config, sets=("arc",))
+        run_cells(cells, files, on_row=seen.append)
+        return seen
+
+    first = run(0.0)
+    finals = [row for row in first if row["stage"] == "final"]
+    moved = {row["id"] for row in finals if row["chosen_trial"] != 0}
+    assert 0 < len(moved) < len(finals)
+    again = run(1e6)  # nothing beats the defaults by so much
+    assert {row["id"] for row in again} == moved
+    assert {row["chosen_trial"] for row in again} == {0}
+    assert run(1e6) == []
 
 
 def test_another_setting_is_another_row(files):

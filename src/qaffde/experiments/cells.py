@@ -27,6 +27,10 @@ class Cell(Protocol):
     def tasks(self) -> list[str]:
         """Identities of all its rows."""
 
+    def kept(self, done: Mapping[str, Row]) -> dict[str, Row]:
+        """Rows of its own, of all that are there, which need not be measured again."""
+        return {task: done[task] for task in self.tasks() if task in done}
+
     def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
 

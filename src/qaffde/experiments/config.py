@@ -71,6 +71,8 @@ class DensityBudget:
         Whether a trial ends early that is worse than the median of those before it.
     startup_trials, warmup_evaluations : int
         Trials, and evaluations of a trial, before that begins.
+    least_lead : float
+        Nats by which a setting must beat the defaults on the validation rows to be chosen.
     methods : dict of {str: MethodBudget}
     """
 
@@ -87,6 +89,7 @@ class DensityBudget:
     pruner: Literal["median", "none"] = "median"
     startup_trials: int = 2
     warmup_evaluations: int = 10
+    least_lead: float = 0.0
     methods: Mapping[str, MethodBudget] = field(default_factory=dict)
 
 

@@ -11,20 +11,20 @@ from typing import Any
 
 from qaffde.baselines import Range
 from qaffde.baselines.registry import Space
-from qaffde.experiments.cells import Measured, identity
+from qaffde.experiments.cells import Cell, Measured, identity
 from qaffde.experiments.config import DensityBudget, DensityConfig, MethodBudget
 from qaffde.experiments.methods import check_parameters, find_method
 from qaffde.experiments.rows import Row
 from qaffde.experiments.sets import find_target
-from qaffde.experiments.trials import CellRun
+from qaffde.experiments.trials import CellRun, chosen
 
-UNUSED = {"seeds", "sets", "methods"}
+UNUSED = {"seeds", "sets", "methods", "least_lead"}
 UNUSED_IN_TRIALS = {"trials", "final_steps", "n_test"}
 """Settings that do not change what a row holds, or only through what has a place of its own."""
 
 
 @dataclass(frozen=True)
-class DensityCell:
+class DensityCell(Cell):
     """One method on one set: its trials, and the trainings that follow.
 
     Parameters
@@ -77,6 +77,19 @@ class DensityCell:
             own |= {"final": dict(self.own.final), "search_seed": self.seeds[0]}
         place = [self.experiment, self.budget_name, self.set, self.method, seed, stage, trial]
         return identity(place, settings, own, _ends(find_method(self.method).space))
+
+    def kept(self, done: Mapping[str, Row]) -> dict[str, Row]:
+        """Rows that are there; trainings of a setting that is no longer chosen do not count."""
+        found = super().kept(done)
+        trials = [found[task] for task in self.tasks()[: self.budget.trials] if task in found]
+        if len(trials) < self.budget.trials:
+            return found
+        choice = chosen(trials, self.budget.least_lead)
+        return {
+            task: row
+            for task, row in found.items()
+            if row["stage"] == "trial" or row.get("chosen_trial") in (None, choice)
+        }
 
     def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""

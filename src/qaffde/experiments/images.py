@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qaffde.experiments.attempts import Times, attempt
-from qaffde.experiments.cells import Measured, identity
+from qaffde.experiments.cells import Cell, Measured, identity
 from qaffde.experiments.images_config import ImageBudget, ImageConfig, ImageMethodBudget
 from qaffde.experiments.images_data import IMAGE_SETS, load_images, outsiders
 from qaffde.experiments.images_methods import ImageMethod, check_recipe, find_image_method
@@ -52,7 +52,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class ImageCell:
+class ImageCell(Cell):
     """One method on one set.
 
     Parameters

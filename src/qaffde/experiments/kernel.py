@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from qaffde.experiments.cells import Measured, identity
+from qaffde.experiments.cells import Cell, Measured, identity
 from qaffde.experiments.config import KernelBudget, KernelConfig
 from qaffde.experiments.rows import Row, provenance
 from qaffde.nn import FourierFeatures
@@ -50,7 +50,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class KernelCell:
+class KernelCell(Cell):
     """One kind of features for one seed, of every size."""
 
     budget_name: str

@@ -161,7 +161,7 @@ def plan(
     cells = experiment.cells(budget, chosen)
     tasks = {task: cell.label for cell in cells for task in cell.tasks()}
     done = finished(files, retry_failed=retry_failed)
-    return Plan(cells, files, tasks, sum(task in done for task in tasks))
+    return Plan(cells, files, tasks, sum(len(cell.kept(done)) for cell in cells))
 
 
 def run(

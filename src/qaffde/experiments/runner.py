@@ -89,13 +89,13 @@ def run_cells(
         Called in this process with every new row.
     """
     done = finished(files, retry_failed=retry_failed)
-    left = [cell for cell in cells if any(task not in done for task in cell.tasks())]
+    left = [cell for cell in cells if len(cell.kept(done)) < len(cell.tasks())]
     if not left:
         return
     if jobs == 1:
         with one_thread():
             for cell in left:
-                _run_cell(cell, done, files, on_row)
+                _run_cell(cell, cell.kept(done), files, on_row)
     else:
         _run_parallel(left, done, files, min(jobs, len(left)), on_row)
 
@@ -148,7 +148,7 @@ def _run_parallel(
             jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
         )
         try:
-            waiting = {pool.submit(_run_cell, cell, _of(cell, done), files) for cell in cells}
+            waiting = {pool.submit(_run_cell, cell, cell.kept(done), files) for cell in cells}
             while waiting:
                 over, waiting = wait(waiting, POLL_SECONDS, return_when=FIRST_COMPLETED)
                 for row in new.rows():
@@ -160,10 +160,6 @@ def _run_parallel(
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _of(cell: Cell, done: Mapping[str, Row]) -> dict[str, Row]:
-    return {task: done[task] for task in cell.tasks() if task in done}
 
 
 def _raise_errors(over: set[Future[None]]) -> None:

@@ -103,7 +103,7 @@ class CellRun:
         pictures: list[Row] = []
 
         def work() -> Row:
-            best = _best(trials)
+            best = _best(trials, self.budget.least_lead)
             draws = self._draws(seed)
             rows = draws.train
             growth = self.budget.n_train / self.budget.n_search
@@ -204,13 +204,27 @@ def _unless_pruned(work: Callable[[], Row]) -> Callable[[], Row]:
     return attempted
 
 
-def _best(trials: list[Row]) -> Row:
-    """The complete trial of the highest likelihood on validation rows."""
+def chosen(trials: list[Row], least_lead: float) -> int | None:
+    """Number of the trial that is trained on all rows; None where all failed."""
+    if not any(trial["status"] == "complete" for trial in trials):
+        return None
+    number: int = _best(trials, least_lead)["trial"]
+    return number
+
+
+def _best(trials: list[Row], least_lead: float = 0.0) -> Row:
+    """The complete trial of the highest likelihood on validation rows, its lead being enough.
+
+    The defaults are trial 0. What is ahead of them by less than validation rows can tell is no
+    better, and was chosen among many: then they stay.
+    """
     complete = [trial for trial in trials if trial["status"] == "complete"]
     if not complete:
         errors = sorted({t["error"]["type"] for t in trials if t["error"]})
         raise RuntimeError(f"no trial succeeded ({', '.join(errors)}): see their rows")
-    return max(complete, key=lambda trial: (trial["validation"], -trial["trial"]))
+    best = max(complete, key=lambda trial: (trial["validation"], -trial["trial"]))
+    default = next((trial for trial in complete if trial["trial"] == 0), best)
+    return best if best["validation"] >= default["validation"] + least_lead else default
 
 
 def _finite_mean(log_p: Any) -> float:
