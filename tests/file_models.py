@@ -90,6 +90,9 @@ MODELS = {
     "images": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), alpha=0.1, n_draws=2).fit(
         PIXELS, _labels()
     ),
+    "images of each class": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), shared=False).fit(
+        PIXELS, _labels()
+    ),
     "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
         PIXELS, _labels()
     ),

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from torch.nn.functional import one_hot
 
 pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 
 from qaffde.baselines import MADE, MAF, ImageFlowClassifier, RealNVP
+from qaffde.baselines.conditional import class_flow
 from qaffde.baselines.pixels import LEVELS, PixelDensity, logits, pixel_scales
 
 RNG = np.random.default_rng(0)
@@ -28,6 +30,32 @@ def test_digits_are_told_apart(name):
     model = ImageFlowClassifier(FLOWS[name], alpha=0.01, random_state=0).fit(X[:400], y[:400])
     assert model.score(X[400:], y[400:]) > 0.9
     assert "density_" not in vars(FLOWS[name])
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_flow_for_each_class_tells_digits_apart_too(name):
+    model = ImageFlowClassifier(FLOWS[name], alpha=0.01, shared=False, random_state=0)
+    assert model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.9
+
+
+def test_a_flow_for_each_class_learns_from_its_own_rows_alone():
+    density = class_flow(MAF(1, 8, 1), 3, 4, shared=False)
+    labels = torch.tensor([2, 0, 2, 1, 2])  # none of the last class
+    rows, context = torch.randn(5, 3), one_hot(labels, 4).float()
+    scores = density.log_prob(rows, context)
+    for row, label, score in zip(rows, labels, scores, strict=True):
+        torch.testing.assert_close(density.flows[label].log_prob(row[None])[0], score)
+    scores[labels == 2].sum().backward()
+    learns = [
+        any(p.grad is not None and p.grad.any() for p in flow.parameters())
+        for flow in density.flows
+    ]
+    assert learns == [False, False, True, False]
+    drawn = density.sample(5, torch.Generator().manual_seed(0), context)
+    one = density.flows[0].sample(1, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drawn[1:2], one)  # the first class is drawn first
+    with pytest.raises(ValueError, match="needs the classes"):
+        density.log_prob(rows)
 
 
 def test_densities_of_all_noisy_bytes_are_a_mass_and_scores_bound_it():

@@ -1,5 +1,6 @@
-"""Classification by one flow that is conditional on the class."""
+"""Flows that are conditional on the class, and classification by one of them."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
 from qaffde.baselines.flows import MAF
@@ -44,6 +45,46 @@ class GivenContext(Density):
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Draws of shape (n, d)."""
         return self.density.sample(n, generator, self.context.expand(n, -1))
+
+
+class ClassFlows(FlowDensity):
+    """A flow for each class, which share nothing.
+
+    Parameters
+    ----------
+    flows : FlowDensity modules
+        Without a context; one for each column of the one-hot context that this density has.
+    """
+
+    def __init__(self, flows: Iterable[FlowDensity]) -> None:
+        super().__init__()
+        self.flows = nn.ModuleList(flows)
+
+    def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        """Log-density of shape (n,) of rows of one-hot classes (n, C)."""
+        return self._of_each(context, lambda flow, rows: flow.log_prob(x[rows]))
+
+    def sample(self, n: int, generator: Generator, context: Tensor | None = None) -> Tensor:
+        """Draws of shape (n, d) of one-hot classes (n, C)."""
+        return self._of_each(context, lambda flow, rows: flow.sample(len(rows), generator))
+
+    def _of_each(self, context: Tensor | None, give: Callable[[Any, Tensor], Tensor]) -> Tensor:
+        """What each class's flow gives for its rows, in the order of the rows."""
+        if context is None:
+            raise ValueError("a flow for each class needs the classes as its context")
+        order = context.argmax(1).argsort(stable=True)
+        rows = order.split(context.count_nonzero(0).tolist())
+        given = [give(flow, r) for flow, r in zip(self.flows, rows, strict=True) if len(r)]
+        return torch.cat(given)[order.argsort()]
+
+
+def class_flow(
+    flow: TrainedEstimator, n_dims: int, n_classes: int, *, shared: bool
+) -> FlowDensity:
+    """Untrained density given one-hot classes: one flow for all, or one for each."""
+    if shared:
+        return flow._build(n_dims, n_classes)
+    return ClassFlows(flow._build(n_dims) for _ in range(n_classes))
 
 
 class FlowClassifier(FileMixin, BayesRule, BaseEstimator):

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import TrainedEstimator, split
+from qaffde.baselines.conditional import class_flow
 from qaffde.baselines.flows import MAF
 from qaffde.baselines.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
 from qaffde.estimators.base import Array
@@ -91,7 +92,7 @@ class BayesImageClassifier(FileMixin, BayesRule, BaseEstimator):
 
 
 class ImageFlowClassifier(BayesImageClassifier):
-    r"""One flow for the images of all classes, the class being its context.
+    r"""One flow for the images of all classes, the class being its context, or one for each.
 
     What is usual for flows of images (Dinh et al., 2017; Papamakarios et al., 2017): bytes become
     numbers by uniform noise within their level, drawn anew in every step, and numbers in [0, 1]
@@ -109,6 +110,9 @@ class ImageFlowClassifier(BayesImageClassifier):
         Of the noise, when images are scored: the mean log-density over them, which is what
         training maximises, a lower bound of the log-probability of the bytes. All images share
         them. One draw is a poor judge: it moved the accuracy of one MAF on MNIST by .05.
+    shared : bool, default=True
+        Whether one flow serves all classes. One for each has nothing but its own images to learn
+        from, and nothing to blur what is peculiar to them.
     random_state : int, RandomState instance or None, default=None
         Of the training, in place of the flow's.
     """
@@ -121,11 +125,13 @@ class ImageFlowClassifier(BayesImageClassifier):
         *,
         alpha: float = 1e-6,
         n_draws: int = 1,
+        shared: bool = True,
         random_state: Any = None,
     ) -> None:
         self.flow = flow
         self.alpha = alpha
         self.n_draws = n_draws
+        self.shared = shared
         self.random_state = random_state
 
     def _train(
@@ -138,7 +144,7 @@ class ImageFlowClassifier(BayesImageClassifier):
         held_out = held_out[:MAX_HELD_OUT]
         scales = pixel_scales(levels[chosen], y[chosen], n_classes, self.alpha, generator)
         with seeded(generator):
-            inner = flow._build(levels.shape[1], n_classes)
+            inner = class_flow(flow, levels.shape[1], n_classes, shared=self.shared)
         density = PixelDensity(inner, *scales, self.alpha, self.n_draws, generator).float()
         history = train(
             density,

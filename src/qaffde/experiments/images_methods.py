@@ -18,7 +18,7 @@ Make = Callable[[Mapping[str, Any], Shape, int], Any]
 
 NETWORK = ("n_codes", "dropout", "shift", "flip")
 """Parts of a recipe that the encoder and the augmentation take."""
-PIXELS = ("alpha", "n_draws")
+PIXELS = ("alpha", "n_draws", "shared")
 """Parts of a recipe that the classifier takes, not its flow."""
 
 

@@ -248,7 +248,7 @@ def _take_pixels(model: ImageFlowClassifier) -> dict[str, Any]:
 def _restore_pixels(model: ImageFlowClassifier, f: Fields, d: int) -> None:
     n_classes = _restore_labels(model, f)
     model._check_parameters()
-    model.density_ = rebuild_pixels(_flow(model, f), model.alpha, f, d, n_classes)
+    model.density_ = rebuild_pixels(model, _flow(model, f), f, d, n_classes)
 
 
 def _take_painted(model: ImageRoundTrip) -> dict[str, Any]:

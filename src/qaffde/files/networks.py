@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
-from qaffde.baselines.conditional import GivenContext
+from qaffde.baselines.conditional import GivenContext, class_flow
 from qaffde.baselines.image_roundtrip import ImageDensity, ImageRoundTrip
+from qaffde.baselines.images import ImageFlowClassifier
 from qaffde.baselines.pixels import PixelDensity
 from qaffde.baselines.roundtrip import image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
@@ -64,14 +65,14 @@ def pixel_state(density: PixelDensity) -> dict[str, Any]:
 
 
 def rebuild_pixels(
-    flow: TrainedEstimator, alpha: float, f: Fields, d: int, n_classes: int
+    model: ImageFlowClassifier, flow: TrainedEstimator, f: Fields, d: int, n_classes: int
 ) -> PixelDensity:
-    """The density of images of d pixels given classes, by one flow."""
+    """The density of images of d pixels given classes, by one flow or one for each."""
     location, scale = f.tensor("location", n_classes, d), f.positive("scale", n_classes, d)
     noise = f.tensor("noise", "draws", d)
-    network = _network(flow, f, d, n_classes).float()
+    network = _network(flow, f, d, n_classes, shared=model.shared).float()
     generator = torch.Generator()
-    density = PixelDensity(network, location.float(), scale.float(), alpha, 1, generator)
+    density = PixelDensity(network, location.float(), scale.float(), model.alpha, 1, generator)
     density.noise = noise.float()
     return density.eval().requires_grad_(False)
 
@@ -106,10 +107,13 @@ def _units(f: Fields, d: int) -> tuple[Tensor, Tensor]:
     return f.tensor("location", d), f.positive("scale", d)
 
 
-def _network(model: TrainedEstimator, f: Fields, d: int, n_context: int = 0) -> FlowDensity:
+def _network(
+    model: TrainedEstimator, f: Fields, d: int, n_classes: int = 0, *, shared: bool = True
+) -> FlowDensity:
     state = _state(f)
-    _check_size(model, f, d, n_context, _count(state))
-    return _filled(lambda: model._build(d, n_context).double(), f, state)
+    n_context, n_flows = (n_classes, 1) if shared else (0, n_classes)
+    _check_size(model, f, d, n_context, _count(state) // n_flows)
+    return _filled(lambda: class_flow(model, d, n_classes, shared=shared).double(), f, state)
 
 
 def _state(f: Fields) -> dict[str, Tensor]:
