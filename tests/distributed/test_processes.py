@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ TOLERANCE = {"lbfgs": 1e-4, "adam": 1e-4, "box": 1e-4, "learned": 0.02}
 
 SCRIPT = """
 import sys
+from pathlib import Path
 import numpy as np
 from qaffde import QAFFDESGD
 from qaffde.distributed import fit_shard, process_group, shard
@@ -48,6 +50,9 @@ with process_group() as peers:
     except ValueError as error:
         with open(f"{folder}/errors.{peers.rank}", "w") as file:
             file.write(str(error))
+threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+with open(f"{folder}/threads.{peers.rank}", "w") as file:
+    file.write("\\n".join(threads))
 """
 
 
@@ -93,6 +98,15 @@ def test_an_error_of_one_process_is_one_of_all(together):
     errors = [(together / f"errors.{rank}").read_text() for rank in (0, 1)]
     assert errors[0] == errors[1]
     assert errors[0].startswith("process 1: Input X contains NaN")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are not listed here")
+def test_no_thread_of_the_group_outlives_it(together):
+    """One that does may abort the process when the interpreter ends."""
+    for rank in (0, 1):
+        threads = (together / f"threads.{rank}").read_text().splitlines()
+        assert threads
+        assert not [name for name in threads if "gloo" in name]
 
 
 def test_one_process_fits_as_ever(rows):

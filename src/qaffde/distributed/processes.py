@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see process_group
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -83,6 +84,12 @@ def process_group(backend: str = "gloo") -> Iterator[Peers]:
     ------
     Peers
         With their number, `size`, and the `rank` of this one.
+
+    Notes
+    -----
+    ``torch.distributed.nn`` has the group that there is when it is imported among its defaults,
+    and the first optimiser imports it. A group that is kept so outlives its destruction, and its
+    threads may abort the process when the interpreter ends; hence it is imported before.
     """
     if dist.is_initialized():
         yield ProcessPeers()
