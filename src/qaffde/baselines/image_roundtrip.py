@@ -1,5 +1,6 @@
 """RoundTrip for images of several classes, convolutional, with Bayes' rule for the label."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ class ClassPainter(Painter):
     n_latent, n_classes : int
     shape : (int, int, int)
     n_channels : int
+    hidden : list of int, default=[]
 
     Examples
     --------
@@ -35,9 +37,14 @@ class ClassPainter(Painter):
     """
 
     def __init__(
-        self, n_latent: int, n_classes: int, shape: tuple[int, int, int], n_channels: int
+        self,
+        n_latent: int,
+        n_classes: int,
+        shape: tuple[int, int, int],
+        n_channels: int,
+        hidden: Sequence[int] = (),
     ) -> None:
-        super().__init__(n_latent * n_classes, n_classes, shape, n_channels)
+        super().__init__(n_latent * n_classes, n_classes, shape, n_channels, hidden)
 
     def forward(self, z: Tensor, context: Tensor) -> Tensor:
         """Images of shape (n, C·H·W) of one-hot classes (n, K)."""
@@ -56,6 +63,7 @@ class ClassViewer(nn.Module):
     shape : (int, int, int)
     n_classes, n_out : int
     n_channels : int
+    hidden : list of int, default=[]
 
     Examples
     --------
@@ -64,10 +72,15 @@ class ClassViewer(nn.Module):
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], n_classes: int, n_out: int, n_channels: int
+        self,
+        shape: tuple[int, int, int],
+        n_classes: int,
+        n_out: int,
+        n_channels: int,
+        hidden: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels)
+        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels, hidden)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         """Output of shape (n, n_out) of one-hot classes (n, K)."""
@@ -112,6 +125,9 @@ class ImageRoundTrip(BayesImageClassifier):
         Columns of z.
     n_channels : int, default=32
         Of half-sized images; twice as many of quarter-sized ones.
+    hidden_size : int or None, default=None
+        Width of a dense layer between z and the convolutions, in generator and encoder, as the
+        authors' networks have it; None for none.
     cycle_x, cycle_z : float, default=10.0
         Weights of the cycle losses, those of the authors' code.
     max_steps, batch_size, learning_rate, patience, time_limit, checkpoint, verbose, random_state
@@ -126,6 +142,7 @@ class ImageRoundTrip(BayesImageClassifier):
         *,
         n_latent: int = 20,
         n_channels: int = 32,
+        hidden_size: int | None = None,
         cycle_x: float = 10.0,
         cycle_z: float = 10.0,
         max_steps: int = 4000,
@@ -140,6 +157,7 @@ class ImageRoundTrip(BayesImageClassifier):
         self.image_shape = image_shape
         self.n_latent = n_latent
         self.n_channels = n_channels
+        self.hidden_size = hidden_size
         self.cycle_x = cycle_x
         self.cycle_z = cycle_z
         self.max_steps = max_steps
@@ -199,9 +217,10 @@ class ImageRoundTrip(BayesImageClassifier):
 
     def _networks(self, shape: tuple[int, int, int], n_classes: int) -> RoundTripDensity:
         m, width = self.n_latent, self.n_channels
+        hidden = [] if self.hidden_size is None else [self.hidden_size]
         return RoundTripDensity(
-            ClassPainter(m, n_classes, shape, width),
-            ClassViewer(shape, n_classes, m, width),
+            ClassPainter(m, n_classes, shape, width, hidden),
+            ClassViewer(shape, n_classes, m, width, hidden),
             ClassViewer(shape, n_classes, 1, width),
             judge_z=Dense(m, n_classes, 1, [2 * width, 2 * width]),
             n_dims=shape[0] * shape[1] * shape[2],

@@ -4,7 +4,7 @@ Each is a module ``network(input, context)``; the context of shape (n, k) may ha
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import torch
@@ -71,10 +71,7 @@ class Dense(PiecewiseLinear):
 
     def __init__(self, n_in: int, n_context: int, n_out: int, hidden: list[int]) -> None:
         widths = [n_in + n_context, *hidden]
-        layers = [
-            part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.LeakyReLU(0.2))
-        ]
-        super().__init__(*layers, nn.Linear(widths[-1], n_out))
+        super().__init__(*_dense(*widths), nn.Linear(widths[-1], n_out))
 
 
 class Crop(nn.Module):
@@ -102,6 +99,8 @@ class Painter(PiecewiseLinear):
         C, H, W.
     n_channels : int
         Of the half-sized images; twice as many of the quarter-sized.
+    hidden : list of int, default=[]
+        Widths of dense layers before.
 
     Examples
     --------
@@ -110,14 +109,18 @@ class Painter(PiecewiseLinear):
     """
 
     def __init__(
-        self, n_in: int, n_context: int, shape: tuple[int, int, int], n_channels: int
+        self,
+        n_in: int,
+        n_context: int,
+        shape: tuple[int, int, int],
+        n_channels: int,
+        hidden: Sequence[int] = (),
     ) -> None:
         n_colors, *size = shape
         half = _shrunk(size)
         quarter = _shrunk(half)
         super().__init__(
-            nn.Linear(n_in + n_context, 2 * n_channels * math.prod(quarter)),
-            nn.LeakyReLU(0.2),
+            *_dense(n_in + n_context, *hidden, 2 * n_channels * math.prod(quarter)),
             nn.Unflatten(1, (2 * n_channels, *quarter)),
             nn.ConvTranspose2d(2 * n_channels, n_channels, 4, stride=2, padding=1),
             Crop(half),
@@ -138,6 +141,8 @@ class Viewer(nn.Module):
     n_context, n_out : int
     n_channels : int
         Of the half-sized images; twice as many of the quarter-sized.
+    hidden : list of int, default=[]
+        Widths of dense layers behind.
 
     Examples
     --------
@@ -146,7 +151,12 @@ class Viewer(nn.Module):
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], n_context: int, n_out: int, n_channels: int
+        self,
+        shape: tuple[int, int, int],
+        n_context: int,
+        n_out: int,
+        n_channels: int,
+        hidden: Sequence[int] = (),
     ) -> None:
         super().__init__()
         n_colors, *size = shape
@@ -158,12 +168,18 @@ class Viewer(nn.Module):
             nn.Conv2d(n_channels, 2 * n_channels, 3, stride=2, padding=1),
             nn.LeakyReLU(0.2),
             nn.Flatten(),
+            *_dense(n_seen, *hidden),
         )
-        self.read = nn.Linear(n_seen + n_context, n_out)
+        self.read = nn.Linear([n_seen, *hidden][-1] + n_context, n_out)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         """Output of shape (n, n_out)."""
         return self.read(torch.cat([self.look(x), context], 1))
+
+
+def _dense(*widths: int) -> list[nn.Module]:
+    """Linear layers between these widths, each before leaky ReLUs."""
+    return [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.LeakyReLU(0.2))]
 
 
 def _shrunk(size: Iterable[int]) -> tuple[int, ...]:
