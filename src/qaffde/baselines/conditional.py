@@ -62,20 +62,41 @@ class ClassFlows(FlowDensity):
 
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Log-density of shape (n,) of rows of one-hot classes (n, C)."""
-        return self._of_each(context, lambda flow, rows: flow.log_prob(x[rows]))
+        return each_class(self.flows, context, lambda flow, rows: flow.log_prob(x[rows]))
 
     def sample(self, n: int, generator: Generator, context: Tensor | None = None) -> Tensor:
         """Draws of shape (n, d) of one-hot classes (n, C)."""
-        return self._of_each(context, lambda flow, rows: flow.sample(len(rows), generator))
+        return each_class(
+            self.flows, context, lambda flow, rows: flow.sample(len(rows), generator)
+        )
 
-    def _of_each(self, context: Tensor | None, give: Callable[[Any, Tensor], Tensor]) -> Tensor:
-        """What each class's flow gives for its rows, in the order of the rows."""
-        if context is None:
-            raise ValueError("a flow for each class needs the classes as its context")
-        order = context.argmax(1).argsort(stable=True)
-        rows = order.split(context.count_nonzero(0).tolist())
-        given = [give(flow, r) for flow, r in zip(self.flows, rows, strict=True) if len(r)]
-        return torch.cat(given)[order.argsort()]
+
+def each_class(
+    modules: nn.ModuleList, context: Tensor | None, give: Callable[[Any, Tensor], Tensor]
+) -> Tensor:
+    """What the module of each class gives for its rows, in the order of the rows.
+
+    Parameters
+    ----------
+    modules : ModuleList of length C
+    context : Tensor of shape (n, C)
+        One-hot classes of the rows.
+    give : callable
+        Of a module and the numbers of its rows.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[1.0], [2.0], [3.0]])
+    >>> kept_or_zero = nn.ModuleList([nn.Identity(), nn.Threshold(9, 0)])
+    >>> each_class(kept_or_zero, torch.eye(2)[[1, 0, 1]], lambda f, rows: f(x[rows])).flatten()
+    tensor([0., 2., 0.])
+    """
+    if context is None:
+        raise ValueError("one module for each class needs the classes as its context")
+    order = context.argmax(1).argsort(stable=True)
+    rows = order.split(context.count_nonzero(0).tolist())
+    given = [give(module, r) for module, r in zip(modules, rows, strict=True) if len(r)]
+    return torch.cat(given)[order.argsort()]
 
 
 def class_flow(

@@ -86,9 +86,9 @@ class BayesImageClassifier(FileMixin, BayesRule, BaseEstimator):
             return torch.cat([self._score(x, C) for x in batches]).double().numpy()
 
     def _score(self, levels: Tensor, n_classes: int) -> Tensor:
-        every = torch.arange(n_classes).repeat(len(levels))
-        scores: Tensor = self.density_(levels.repeat_interleave(n_classes, 0), every)
-        return scores.reshape(len(levels), n_classes)
+        every = torch.arange(n_classes).repeat_interleave(len(levels))
+        scores: Tensor = self.density_(levels.repeat(n_classes, 1), every)
+        return scores.reshape(n_classes, len(levels)).T
 
 
 class ImageFlowClassifier(BayesImageClassifier):

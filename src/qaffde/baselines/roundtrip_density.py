@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import FlowDensity
-from qaffde.baselines.roundtrip_networks import PiecewiseLinear
+from qaffde.baselines.roundtrip_networks import EachClass, PiecewiseLinear
 
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
@@ -92,7 +92,7 @@ class RoundTripDensity(FlowDensity):
 
     Parameters
     ----------
-    generate : PiecewiseLinear
+    generate : PiecewiseLinear or EachClass
         G, which pushes tangents too.
     encode : nn.Module
         H.
@@ -117,7 +117,7 @@ class RoundTripDensity(FlowDensity):
 
     def __init__(
         self,
-        generate: PiecewiseLinear,
+        generate: PiecewiseLinear | EachClass,
         encode: nn.Module,
         judge_x: nn.Module,
         judge_z: nn.Module,

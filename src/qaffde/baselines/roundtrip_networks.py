@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from qaffde.baselines.conditional import each_class
+
 
 class PiecewiseLinear(nn.Module):
     """Network of layers that are linear, but for leaky ReLUs.
@@ -175,6 +177,36 @@ class Viewer(nn.Module):
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         """Output of shape (n, n_out)."""
         return self.read(torch.cat([self.look(x), context], 1))
+
+
+class EachClass(nn.Module):
+    """A network for each class, which share nothing.
+
+    Parameters
+    ----------
+    networks : modules
+        Without a context; painters or viewers, one for each column of the one-hot context.
+
+    Examples
+    --------
+    >>> networks = EachClass([Painter(4, 0, (1, 8, 8), 16) for _ in range(3)])
+    >>> networks(torch.zeros(5, 4), torch.eye(3)[[0, 1, 2, 0, 1]]).shape
+    torch.Size([5, 64])
+    """
+
+    def __init__(self, networks: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        """Outputs of shape (n, n_out) of one-hot classes (n, K)."""
+        return each_class(self.networks, context, lambda f, rows: f(x[rows], x[rows, :0]))
+
+    def push(self, z: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
+        """Derivatives (n, m, n_out) at z along tangents (n, m, n_in), of painters."""
+        return each_class(
+            self.networks, context, lambda f, rows: f.push(z[rows], z[rows, :0], tangents[rows])
+        )
 
 
 def _dense(*widths: int) -> list[nn.Module]:
