@@ -93,6 +93,9 @@ MODELS = {
     "images of each class": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), shared=False).fit(
         PIXELS, _labels()
     ),
+    "images conv of each class": lambda: ImageRoundTrip(
+        (1, 2), n_latent=2, n_channels=3, hidden_size=4, shared=False, **SHORT
+    ).fit(PIXELS, _labels()),
     "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
         PIXELS, _labels()
     ),

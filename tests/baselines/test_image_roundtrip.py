@@ -12,6 +12,7 @@ from qaffde.baselines.image_roundtrip import (
     in_units,
     pixel_units,
 )
+from qaffde.baselines.roundtrip_networks import EachClass, Painter, Viewer
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 FEW = LABELS < 3
@@ -19,8 +20,16 @@ X, y = (DIGITS / 16)[FEW], LABELS[FEW]
 SIZES = {"n_latent": 4, "n_channels": 4, "batch_size": 64}
 
 
-def test_digits_are_told_apart():
-    sizes = SIZES | {"n_channels": 8, "max_steps": 90, "learning_rate": 5e-3}
+NETWORKS = {
+    "shared": lambda: ClassPainter(4, 3, (2, 7, 5), 3),
+    "deep": lambda: ClassPainter(4, 3, (2, 7, 5), 3, [6]),
+    "each": lambda: EachClass(Painter(4, 0, (2, 7, 5), 3, [6]) for _ in range(3)),
+}
+
+
+@pytest.mark.parametrize("form", [{}, {"hidden_size": 16}, {"hidden_size": 16, "shared": False}])
+def test_digits_are_told_apart(form):
+    sizes = SIZES | {"n_channels": 8, "max_steps": 90, "learning_rate": 5e-3} | form
     model = ImageRoundTrip((8, 8), random_state=0, **sizes)
     assert model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.8
 
@@ -43,9 +52,24 @@ def test_classes_share_all_but_a_layer(kind):
     assert all(bool(grad.abs().sum() > 0) for grad in shared)
 
 
-def test_tangents_are_derivatives():
+def test_networks_of_each_class_share_nothing():
+    network = EachClass(Viewer((1, 8, 8), 0, 4, 2, [5]) for _ in range(3))
+    rows, labels = torch.randn(6, 64), [2, 0, 2, 2, 0, 2]  # none of class 1
+    seen = network(rows, torch.eye(3)[labels])
+    for row, label, found in zip(rows, labels, seen, strict=True):
+        torch.testing.assert_close(network.networks[label](row[None], row[None, :0])[0], found)
+    seen[[1, 4]].square().sum().backward()
+    learns = [
+        any(p.grad is not None and p.grad.any() for p in own.parameters())
+        for own in network.networks
+    ]
+    assert learns == [True, False, False]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_tangents_are_derivatives(name):
     """Of odd images too, whose enlargement is cropped."""
-    network = ClassPainter(4, 3, (2, 7, 5), 3).double()
+    network = NETWORKS[name]().double()
     z, given = torch.randn(3, 4).double(), torch.eye(3).double()[[2, 0, 2]]
     pushed = network.push(z, given, torch.eye(4).double().expand(3, -1, -1))
     for row in range(3):
@@ -81,6 +105,7 @@ def test_densities_are_those_of_pixels():
     [
         ({"image_shape": (3, 8)}, r"image_shape=\(3, 8\) must be .* with a product of 64"),
         ({"image_shape": (8, 8), "n_latent": 0}, "n_latent=0"),
+        ({"image_shape": (8, 8), "hidden_size": 2.5}, "hidden_size=2.5"),
         ({"image_shape": (8, 8), "cycle_x": -1.0}, "cycle_x=-1.0 must be a number"),
     ],
 )

@@ -226,6 +226,11 @@ FORGED = {
         parameter("ImageRoundTrip", n_latent=10**9),
         "ask for a network",
     ),
+    "deep images": (
+        "images conv of each class",
+        parameter("ImageRoundTrip", hidden_size=10**9),
+        "ask for",
+    ),
     "wide images": ("images conv", parameter("ImageRoundTrip", n_channels=10**9), "ask for"),
     "size of images": (
         "images conv",

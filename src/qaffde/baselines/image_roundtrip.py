@@ -13,6 +13,7 @@ from qaffde.baselines.pixels import LEVELS
 from qaffde.baselines.roundtrip import RoundTrip, image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer
+from qaffde.estimators.parameters import check_count
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
 
@@ -113,9 +114,9 @@ class ImageRoundTrip(BayesImageClassifier):
     r"""RoundTrip (Liu et al., 2021) with convolutions, conditional on the class.
 
     Generator and encoder have a linear layer for each class and share their convolutions, or are
-    each class's own, so that a generator given the wrong class cannot paint what it sees. Pixels are centred and
-    scaled by one number each; the density is that of the linearised generator, as of
-    :class:`~qaffde.baselines.RoundTrip`, which needs no noise.
+    each class's own, so that a generator given the wrong class cannot paint what it sees. Pixels
+    are centred and scaled by one number each; the density is that of the linearised generator, as
+    of :class:`~qaffde.baselines.RoundTrip`, which needs no noise.
 
     Parameters
     ----------
@@ -223,6 +224,8 @@ class ImageRoundTrip(BayesImageClassifier):
     def _networks(self, shape: tuple[int, int, int], n_classes: int) -> RoundTripDensity:
         m, width = self.n_latent, self.n_channels
         hidden = [] if self.hidden_size is None else [self.hidden_size]
+        for size in hidden:
+            check_count("hidden_size", size)
         paint: ClassPainter | EachClass
         view: ClassViewer | EachClass
         if self.shared:

@@ -91,7 +91,8 @@ def rebuild_painted(model: ImageRoundTrip, f: Fields, d: int, n_classes: int) ->
     location, scale = f.number("location"), f.number("scale", 0)
     state = _state(f)
     width, n_latent = _size(model, "n_channels"), _size(model, "n_latent")
-    least = max(width**2, width * n_latent * n_classes)
+    hidden = width if model.hidden_size is None else _size(model, "hidden_size")
+    least = max(width**2, hidden * max(width, n_latent * n_classes))
     f.require(least <= _count(state), "parameters", TOO_LARGE.format(_count(state)))
 
     def build() -> RoundTripDensity:
