@@ -130,8 +130,8 @@ class ImageRoundTrip(BayesImageClassifier):
         Width of a dense layer between z and the convolutions, in generator and encoder, as the
         authors' networks have it; None for none.
     shared : bool, default=True
-        Whether classes share their convolutions. Networks of each class's own had the lower
-        likelihood and the higher accuracy.
+        Whether classes share their convolutions. Networks of each class's own learn from fewer
+        images; on MNIST they were as accurate after as many.
     cycle_x, cycle_z : float, default=10.0
         Weights of the cycle losses, those of the authors' code.
     max_steps, batch_size, learning_rate, patience, time_limit, checkpoint, verbose, random_state
