@@ -220,6 +220,11 @@ FORGED = {
     ),
     "noise": ("images", tensor("ImageFlowClassifier.noise", lambda u: u[:, :0]), "has shape"),
     "alpha": ("images", parameter("ImageFlowClassifier", alpha=0.5), "must be below 0.5"),
+    "flows of images": (
+        "images of each class",
+        parameter("ImageFlowClassifier", shared=True),
+        "ask for|not fit",
+    ),
     "flow of images": ("images", parameter("ImageFlowClassifier", flow=None), "ask for|not fit"),
     "latent images": (
         "images conv",

@@ -113,7 +113,7 @@ def _network(
 ) -> FlowDensity:
     state = _state(f)
     n_context, n_flows = (n_classes, 1) if shared else (0, n_classes)
-    _check_size(model, f, d, n_context, _count(state) // n_flows)
+    _check_size(model, f, d, n_context, n_flows, _count(state))
     return _filled(lambda: class_flow(model, d, n_classes, shared=shared).double(), f, state)
 
 
@@ -143,9 +143,9 @@ def _filled(build: Callable[[], Network], f: Fields, state: dict[str, Tensor]) -
 
 
 def _check_size(
-    model: TrainedEstimator, f: Fields, d: int, n_context: int, n_numbers: int
+    model: TrainedEstimator, f: Fields, d: int, n_context: int, n_flows: int, n_numbers: int
 ) -> None:
-    """Refuse parameters of a network that is far larger than the file, before it is built.
+    """Refuse parameters of networks that are far larger than the file, before they are built.
 
     Of what a network is made of, the least is counted: its hidden layers, its outer ones, and the
     draws of importance sampling; and of what making it costs, the masks of autoregressive ones.
@@ -159,7 +159,8 @@ def _check_size(
     is_drawn = getattr(model, "integration", "") == "importance"
     draws = _size(model, "n_draws") * n_latent if is_drawn else 0
     masks = max(layers * d * width * (d + n_context), n_context**2)
-    fits = max(least, draws) <= n_numbers and masks <= FREE + 64 * n_numbers
+    fits = n_flows * max(least, draws) <= n_numbers
+    fits = fits and n_flows * masks <= FREE + 64 * n_numbers
     f.require(fits, "parameters", TOO_LARGE.format(n_numbers))
 
 
