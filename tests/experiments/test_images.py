@@ -357,6 +357,12 @@ def test_slips_in_recipes_are_named():
         )
 
 
+def test_bins_of_a_few_images_are_not_drawn():
+    bins = [[1, 0.2, 1.0], [1000, 0.9, 0.9], [9, 0.5, 0.4], [8990, 0.99, 0.98]]
+    row = {"set": "digits", "method": "made", "seed": 0, "status": "complete", "reliability": bins}
+    assert ImageResults([row], [], ("digits",)).reliability("digits", "made") == [bins[1], bins[3]]
+
+
 def test_the_report_comes_from_rows_alone(files, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib", reason="reports need the extra 'plot'")
     from qaffde.experiments.report import report

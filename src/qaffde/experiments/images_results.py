@@ -11,6 +11,9 @@ from qaffde.experiments.images_methods import IMAGE_METHODS
 from qaffde.experiments.results import Figure
 from qaffde.experiments.rows import Row
 
+LEAST_SHARE = 1e-3
+"""Of the test images, in a bin whose accuracy is drawn: that of two or three images is chance."""
+
 
 @dataclass(frozen=True)
 class ImageResults:
@@ -95,9 +98,10 @@ class ImageResults:
         return counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
     def reliability(self, name: str, method: str) -> list[list[float]]:
-        """Number, confidence and accuracy of the bins of the first seed."""
+        """Number, confidence and accuracy of the bins of the first seed, but for tiny ones."""
         bins: list[list[float]] = self.complete[name, method][0]["reliability"]
-        return bins
+        least = LEAST_SHARE * sum(n for n, *_ in bins)
+        return [found for found in bins if found[0] >= least]
 
     def picture(self, name: str, method: str) -> Row | None:
         """Most and least likely images of a method on a set."""

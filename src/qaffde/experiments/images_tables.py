@@ -17,7 +17,8 @@ NOTES = {
     "over seeds. The paper's figure and this project's target beside it; bold where both, as far "
     "as there are any, are reached.",
     "labels": "NLL is the mean −log P(y | x) in nats. Calibration error is the mean distance of "
-    "confidence and accuracy over fifteen bins of confidence.",
+    "confidence and accuracy over fifteen bins of confidence; those of fewer than a thousandth of "
+    "the images are not drawn.",
     "foreign": "AUC with which log p(x), of all classes together, tells test images from foreign "
     "ones; in brackets with the largest posterior instead. 0.5 is chance, below it foreign images "
     "are the likelier ones. Densities are those of pixels, but behind an encoder those of codes.",
