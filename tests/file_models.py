@@ -96,6 +96,9 @@ MODELS = {
     "images conv of each class": lambda: ImageRoundTrip(
         (1, 2), n_latent=2, n_channels=3, hidden_size=4, shared=False, **SHORT
     ).fit(PIXELS, _labels()),
+    "images conv blind": lambda: ImageRoundTrip(
+        (1, 2), n_latent=2, n_channels=3, blind=True, integration="laplace", **SHORT
+    ).fit(PIXELS, _labels()),
     "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
         PIXELS, _labels()
     ),

@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from qaffde.baselines.image_roundtrip import (
+    BlindViewer,
     ClassPainter,
     ClassViewer,
     ImageRoundTrip,
@@ -27,7 +28,16 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("form", [{}, {"hidden_size": 16}, {"hidden_size": 16, "shared": False}])
+FORMS = {
+    "shared": {},
+    "deep": {"hidden_size": 16},
+    "each": {"hidden_size": 16, "shared": False},
+    "blind": {"blind": True, "integration": "laplace"},
+    "blind each": {"blind": True, "shared": False},
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_digits_are_told_apart(form):
     sizes = SIZES | {"n_channels": 8, "max_steps": 90, "learning_rate": 5e-3} | form
     model = ImageRoundTrip((8, 8), random_state=0, **sizes)
@@ -50,6 +60,18 @@ def test_classes_share_all_but_a_layer(kind):
     assert used == [False, True, False]
     shared = [p.grad for name, p in network.named_parameters() if p.ndim == 4]
     assert all(bool(grad.abs().sum() > 0) for grad in shared)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_blind_encoder_is_not_told_the_class(shared):
+    networks = ImageRoundTrip((8, 8), **SIZES, blind=True, shared=shared)._networks((1, 8, 8), 3)
+    rows, given = torch.randn(5, 64), torch.eye(3)
+    codes = [networks.encode(rows, label.expand(5, 3)) for label in given]
+    assert isinstance(networks.encode, BlindViewer)
+    assert torch.equal(codes[0], codes[1])
+    assert torch.equal(codes[0], codes[2])
+    painted = [networks.generate(codes[0], label.expand(5, 3)) for label in given]
+    assert not torch.allclose(painted[0], painted[1])
 
 
 def test_networks_of_each_class_share_nothing():
@@ -106,6 +128,7 @@ def test_densities_are_those_of_pixels():
         ({"image_shape": (3, 8)}, r"image_shape=\(3, 8\) must be .* with a product of 64"),
         ({"image_shape": (8, 8), "n_latent": 0}, "n_latent=0"),
         ({"image_shape": (8, 8), "hidden_size": 2.5}, "hidden_size=2.5"),
+        ({"image_shape": (8, 8), "integration": "importance"}, "one of linear, laplace"),
         ({"image_shape": (8, 8), "cycle_x": -1.0}, "cycle_x=-1.0 must be a number"),
     ],
 )

@@ -14,7 +14,7 @@ from torch.distributions import MultivariateNormal
 
 from qaffde.baselines import FlowClassifier, RoundTrip
 from qaffde.baselines.roundtrip import RoundTripLoss
-from qaffde.baselines.roundtrip_density import MEMORY, NOISES, RoundTripDensity
+from qaffde.baselines.roundtrip_density import INTEGRATIONS, MEMORY, NOISES, RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense
 from qaffde.targets import get_target
 from qaffde.training import CheckpointError
@@ -72,6 +72,17 @@ def test_the_linearisation_is_the_quadrature_for_a_linear_generator():
     assert torch.allclose(density.log_prob(x), by_quadrature(density, x), atol=1e-6)
 
 
+def test_laplace_is_exact_where_a_linear_generator_is_encoded_by_its_posterior_mean():
+    density = model(3, 2, integration="laplace")
+    x = density.sample(10, torch.Generator().manual_seed(0)).detach()
+    mean, _ = density.linearize(x, x[:, :0]).posterior(density.sigma)
+    elsewhere = density.log_prob(x)
+    density.mean_encode.forward = lambda x, context: mean
+    expected = by_quadrature(density, x)
+    assert torch.allclose(density.log_prob(x), expected, atol=1e-6)
+    assert (elsewhere < expected - 1e-3).all()  # any other point is less likely
+
+
 def test_importance_sampling_is_the_quadrature_for_a_curved_generator():
     density = model(3, 2, [16], n_draws=20_000)
     density.sigma.fill_(0.2)
@@ -113,7 +124,7 @@ def test_jacobians_are_autograd_s(architecture, monkeypatch):
         assert torch.allclose(J[row], expected)
 
 
-@pytest.mark.parametrize("integration", ["linear", "importance"])
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_the_noise_is_the_best_on_the_list(integration):
     density = model(3, 2, [8], integration=integration)
     x, weight = 0.3 * points(50, 3), points(50, 1)[:, 0].exp()
@@ -308,7 +319,7 @@ def test_a_time_limit_ends_training(X):
     assert np.isfinite(model.score(X))
 
 
-@pytest.mark.parametrize("integration", ["linear", "importance"])
+@pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_images_by_convolutions(integration):
     digits = load_digits().data[:200] + np.random.default_rng(0).random((200, 64))
     kind = {"architecture": "conv", "image_shape": (8, 8), "integration": integration}
@@ -339,7 +350,9 @@ BAD = {
     "hidden_size=1.5 must be a whole number": {"hidden_size": 1.5},
     "n_draws=0 must be a whole number": {"n_draws": 0},
     "architecture='deep' is not known; choose one of dense, conv": {"architecture": "deep"},
-    "integration='exact' is not known; choose one of linear, importance": {"integration": "exact"},
+    "integration='exact' is not known; choose one of linear, laplace, importance": {
+        "integration": "exact"
+    },
     "cycle_x=-1 must be a number of at least 0": {"cycle_x": -1},
     "cycle_z='ten' must be a number of at least 0": {"cycle_z": "ten"},
     f"image_shape=None {IMAGE}": {"architecture": "conv"},

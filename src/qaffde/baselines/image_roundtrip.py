@@ -13,7 +13,7 @@ from qaffde.baselines.pixels import LEVELS
 from qaffde.baselines.roundtrip import RoundTrip, image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer
-from qaffde.estimators.parameters import check_count
+from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
 
@@ -89,6 +89,20 @@ class ClassViewer(nn.Module):
         return (seen * context[..., None]).sum(1)
 
 
+class BlindViewer(Viewer):
+    """Encoder that is not told the class.
+
+    Examples
+    --------
+    >>> BlindViewer((1, 8, 8), 0, 4, 16)(torch.zeros(5, 64), torch.eye(3)[[0, 1, 2, 0, 1]]).shape
+    torch.Size([5, 4])
+    """
+
+    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+        """Output of shape (n, n_out)."""
+        return super().forward(x, x[:, :0])
+
+
 class ImageDensity(nn.Module):
     """Log-density of bytes given classes, by a density of pixels in units of one size."""
 
@@ -114,9 +128,11 @@ class ImageRoundTrip(BayesImageClassifier):
     r"""RoundTrip (Liu et al., 2021) with convolutions, conditional on the class.
 
     Generator and encoder have a linear layer for each class and share their convolutions, or are
-    each class's own, so that a generator given the wrong class cannot paint what it sees. Pixels
-    are centred and scaled by one number each; the density is that of the linearised generator, as
-    of :class:`~qaffde.baselines.RoundTrip`, which needs no noise.
+    each class's own, so that a generator given the wrong class cannot paint what it sees. Or the
+    encoder is not told the class, as in the authors' code, and one z is painted as each class.
+    Pixels are centred and scaled by one number each; the density needs no noise: it is that of
+    the linearised generator or Laplace's approximation, as of
+    :class:`~qaffde.baselines.RoundTrip`.
 
     Parameters
     ----------
@@ -132,6 +148,10 @@ class ImageRoundTrip(BayesImageClassifier):
     shared : bool, default=True
         Whether classes share their convolutions. Networks of each class's own learn from fewer
         images; on MNIST they were as accurate after as many.
+    blind : bool, default=False
+        Whether the encoder sees the image alone.
+    integration : {"linear", "laplace"}, default="linear"
+        How the density is integrated over z.
     cycle_x, cycle_z : float, default=10.0
         Weights of the cycle losses, those of the authors' code.
     max_steps, batch_size, learning_rate, patience, time_limit, checkpoint, verbose, random_state
@@ -148,6 +168,8 @@ class ImageRoundTrip(BayesImageClassifier):
         n_channels: int = 32,
         hidden_size: int | None = None,
         shared: bool = True,
+        blind: bool = False,
+        integration: str = "linear",
         cycle_x: float = 10.0,
         cycle_z: float = 10.0,
         max_steps: int = 4000,
@@ -164,6 +186,8 @@ class ImageRoundTrip(BayesImageClassifier):
         self.n_channels = n_channels
         self.hidden_size = hidden_size
         self.shared = shared
+        self.blind = blind
+        self.integration = integration
         self.cycle_x = cycle_x
         self.cycle_z = cycle_z
         self.max_steps = max_steps
@@ -208,7 +232,7 @@ class ImageRoundTrip(BayesImageClassifier):
         return RoundTrip(
             self.n_latent,
             self.n_channels,
-            integration="linear",
+            integration=self.integration,
             cycle_x=self.cycle_x,
             cycle_z=self.cycle_z,
             max_steps=self.max_steps,
@@ -226,14 +250,19 @@ class ImageRoundTrip(BayesImageClassifier):
         hidden = [] if self.hidden_size is None else [self.hidden_size]
         for size in hidden:
             check_count("hidden_size", size)
+        check_choice("integration", self.integration, ("linear", "laplace"))
+        each = range(n_classes)
         paint: ClassPainter | EachClass
-        view: ClassViewer | EachClass
+        view: BlindViewer | ClassViewer | EachClass
         if self.shared:
             paint = ClassPainter(m, n_classes, shape, width, hidden)
+        else:
+            paint = EachClass(Painter(m, 0, shape, width, hidden) for _ in each)
+        if self.blind:
+            view = BlindViewer(shape, 0, m, width, hidden)
+        elif self.shared:
             view = ClassViewer(shape, n_classes, m, width, hidden)
         else:
-            each = range(n_classes)
-            paint = EachClass(Painter(m, 0, shape, width, hidden) for _ in each)
             view = EachClass(Viewer(shape, 0, m, width, hidden) for _ in each)
         return RoundTripDensity(
             paint,
@@ -243,7 +272,7 @@ class ImageRoundTrip(BayesImageClassifier):
             n_dims=shape[0] * shape[1] * shape[2],
             n_latent=m,
             cycle_weights=(self.cycle_x, self.cycle_z),
-            integration="linear",
+            integration=self.integration,
             n_draws=1,
         )
 

@@ -102,7 +102,7 @@ class RoundTrip(TrainedEstimator):
 
     G takes normal z to data, H data to z; discriminators and cycle losses train both
     (``RoundTripLoss``). With :math:`p(x \mid z) = N(G(z), \sigma^2 I)` the density is an
-    integral over z, by linearisation or importance sampling
+    integral over z, by linearisation, Laplace's approximation or importance sampling
     (``RoundTripDensity``). Linearised, it is of mass one
     only as far as G is straight within σ and H undoes it (on star_eight with α = β = .3 it was .43
     nats above the truth in the mean); importance sampling errs downwards, if at all.
@@ -122,7 +122,7 @@ class RoundTrip(TrainedEstimator):
         Kind of the networks that see or make x. "conv" needs `image_shape`.
     image_shape : tuple of int, optional
         (H, W) or (C, H, W) of the image in each row.
-    integration : {"importance", "linear"}, default="importance"
+    integration : {"importance", "linear", "laplace"}, default="importance"
         How the density is integrated over z.
     n_draws : int, default=100
         Draws of importance sampling for each row.

@@ -15,7 +15,7 @@ from qaffde.baselines.roundtrip_networks import EachClass, PiecewiseLinear
 
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
-INTEGRATIONS = ("linear", "importance")
+INTEGRATIONS = ("linear", "laplace", "importance")
 NOISES = torch.logspace(-2, 0, 9)
 """Values of σ to choose from, in standard deviations of the data."""
 MAX_IMAGES = 16_384
@@ -49,6 +49,8 @@ class Linearized:
         s.
     axes : Tensor of shape (n, m, k)
         V.
+    gap, code : Tensors of shape (n,)
+        Squared norms of :math:`x - G(z_0)` and of :math:`z_0`.
     n_dims : int
         d.
     """
@@ -57,6 +59,8 @@ class Linearized:
     across: Tensor
     scales: Tensor
     axes: Tensor
+    gap: Tensor
+    code: Tensor
     n_dims: int
 
     def log_prob(self, sigma: Tensor) -> Tensor:
@@ -66,6 +70,17 @@ class Linearized:
         quadratic = (self.along.square() / variance).sum(1) + self.across / sigma.square()
         log_det = variance.log().sum(1) + 2 * n_flat * sigma.log()
         return -0.5 * (quadratic + log_det + self.n_dims * math.log(2 * math.pi))
+
+    def laplace(self, sigma: Tensor) -> Tensor:
+        r"""Log-density of shape (n,) by Laplace's approximation, as if :math:`z_0` were the mode.
+
+        .. math:: \log p(x) \approx -\tfrac12 \Bigl[ \frac{\lVert x - G(z_0) \rVert^2}{\sigma^2}
+                  + \lVert z_0 \rVert^2 + \sum_i \log (1 + s_i^2 / \sigma^2)
+                  + d \log 2 \pi \sigma^2 \Bigr]
+        """
+        quadratic = self.gap / sigma.square() + self.code
+        log_det = (self.scales / sigma).square().log1p().sum(1)
+        return -0.5 * (quadratic + log_det + self.n_dims * (2 * math.pi * sigma.square()).log())
 
     def posterior(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
         r"""Mean (n, m) and root of the covariance (n, m, m) of z given x.
@@ -81,9 +96,10 @@ class Linearized:
 
 
 class RoundTripDensity(FlowDensity):
-    r"""Density of RoundTrip's model, by one of two ways to integrate over z.
+    r"""Density of RoundTrip's model, by one of three ways to integrate over z.
 
-    ``"linear"`` takes G for its tangent at H(x), see :class:`Linearized`. ``"importance"`` is the
+    ``"linear"`` takes G for its tangent at H(x), see :class:`Linearized`. ``"laplace"`` takes H(x)
+    for the mode besides: what G makes of another z does not count. ``"importance"`` is the
     mean of :math:`p(x \mid z_j)\, p(z_j) / q(z_j)` over draws from q, a Student t. Its centre and
     shape are those of the linearised posterior, where the paper has H(x) and a sphere of a size
     that must be tuned. G and H are means over the last steps of training, since adversaries
@@ -102,7 +118,7 @@ class RoundTripDensity(FlowDensity):
         d and m.
     cycle_weights : (float, float)
         α and β of the loss; kept with the parameters, since a checkpoint is of one loss.
-    integration : {"linear", "importance"}
+    integration : {"linear", "laplace", "importance"}
     n_draws : int
         Of importance sampling.
     freedom : float
@@ -174,13 +190,15 @@ class RoundTripDensity(FlowDensity):
         """Tangent of the generator at H(x), for x of shape (n, d)."""
         z = self.mean_encode(x, context)  # (n, m)
         J = self.jacobian(z, context)  # (n, d, m)
-        r = x - self.mean_generate(z, context) + (J @ z[..., None])[..., 0]
+        gap = x - self.mean_generate(z, context)
+        r = gap + (J @ z[..., None])[..., 0]
         U, s, Vh = torch.linalg.svd(J, full_matrices=False)
         a = (U.mT @ r[..., None])[..., 0]
         across = (r - (U @ a[..., None])[..., 0]).square().sum(1)
         if self.n_latent >= self.n_dims:
             across = torch.zeros_like(across)  # U is square: nothing but rounding
-        return Linearized(a, across, s, Vh.mT, self.n_dims)
+        code = z.square().sum(1)
+        return Linearized(a, across, s, Vh.mT, gap.square().sum(1), code, self.n_dims)
 
     def jacobian(self, z: Tensor, context: Tensor) -> Tensor:
         """Jacobians of G of shape (n, d, m), some rows at a time."""
@@ -207,6 +225,8 @@ class RoundTripDensity(FlowDensity):
         """Log-density of shape (n,), given the tangents at its rows."""
         if self.integration == "linear":
             return line.log_prob(self.sigma)
+        if self.integration == "laplace":
+            return line.laplace(self.sigma)
         n_rows = max(1, MAX_IMAGES // len(self.normals))
         parts = zip(
             *(part.split(n_rows) for part in (x, context, *line.posterior(self.sigma))),
