@@ -153,7 +153,9 @@ def _spoilt(array: np.ndarray[Any, Any], rng: Generator) -> np.ndarray[Any, Any]
         return np.zeros_like(array)
     spoilt = array.copy()
     values = (np.nan, np.inf, -np.inf, -1.0, 0.0, 1e300, -1e300, 1e-300)
-    spoilt.flat[rng.integers(spoilt.size)] = values[rng.integers(len(values))]
+    place = rng.integers(spoilt.size)
+    with np.errstate(over="ignore", under="ignore"):  # single precision takes 1e300 for infinity
+        spoilt.flat[place] = np.array(values[rng.integers(len(values))]).astype(spoilt.dtype)
     return spoilt
 
 
