@@ -147,7 +147,7 @@ class ImageRoundTrip(BayesImageClassifier):
         authors' networks have it; None for none.
     shared : bool, default=True
         Whether classes share their convolutions. Networks of each class's own learn from fewer
-        images; on MNIST they were as accurate after as many.
+        images.
     blind : bool, default=False
         Whether the encoder sees the image alone.
     integration : {"linear", "laplace"}, default="linear"
