@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.baselines.roundtrip_density import INTEGRATIONS, RoundTripDensity
-from qaffde.baselines.roundtrip_networks import Dense, Painter, PiecewiseLinear, Viewer
+from qaffde.baselines.roundtrip_networks import Dense, Layered, Painter, Viewer
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.training import LoopConfig
 from qaffde.training.loop import Loss
@@ -20,7 +20,7 @@ MAX_LATENT = 100
 MAX_HELD_OUT = 1024
 """Rows to choose σ and the best networks by: each costs as many images as there are draws."""
 
-Networks = tuple[PiecewiseLinear, nn.Module, nn.Module]
+Networks = tuple[Layered, nn.Module, nn.Module]
 """G, H and D_x."""
 
 

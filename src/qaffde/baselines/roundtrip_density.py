@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import FlowDensity
-from qaffde.baselines.roundtrip_networks import EachClass, PiecewiseLinear
+from qaffde.baselines.roundtrip_networks import EachClass, Layered
 
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
@@ -49,8 +49,6 @@ class Linearized:
         s.
     axes : Tensor of shape (n, m, k)
         V.
-    gap, code : Tensors of shape (n,)
-        Squared norms of :math:`x - G(z_0)` and of :math:`z_0`.
     n_dims : int
         d.
     """
@@ -59,8 +57,6 @@ class Linearized:
     across: Tensor
     scales: Tensor
     axes: Tensor
-    gap: Tensor
-    code: Tensor
     n_dims: int
 
     def log_prob(self, sigma: Tensor) -> Tensor:
@@ -70,17 +66,6 @@ class Linearized:
         quadratic = (self.along.square() / variance).sum(1) + self.across / sigma.square()
         log_det = variance.log().sum(1) + 2 * n_flat * sigma.log()
         return -0.5 * (quadratic + log_det + self.n_dims * math.log(2 * math.pi))
-
-    def laplace(self, sigma: Tensor) -> Tensor:
-        r"""Log-density of shape (n,) by Laplace's approximation, as if :math:`z_0` were the mode.
-
-        .. math:: \log p(x) \approx -\tfrac12 \Bigl[ \frac{\lVert x - G(z_0) \rVert^2}{\sigma^2}
-                  + \lVert z_0 \rVert^2 + \sum_i \log (1 + s_i^2 / \sigma^2)
-                  + d \log 2 \pi \sigma^2 \Bigr]
-        """
-        quadratic = self.gap / sigma.square() + self.code
-        log_det = (self.scales / sigma).square().log1p().sum(1)
-        return -0.5 * (quadratic + log_det + self.n_dims * (2 * math.pi * sigma.square()).log())
 
     def posterior(self, sigma: Tensor) -> tuple[Tensor, Tensor]:
         r"""Mean (n, m) and root of the covariance (n, m, m) of z given x.
@@ -93,6 +78,38 @@ class Linearized:
         shrink = sigma / variance.sqrt() - 1  # (n, k)
         eye = torch.eye(self.axes.shape[1], dtype=mean.dtype)
         return mean, eye + (self.axes * shrink[:, None]) @ self.axes.mT
+
+
+@dataclass(frozen=True)
+class AtMode:
+    r"""Laplace's approximation for n rows, as if :math:`z_0 = H(x)` were the mode.
+
+    .. math:: \log p(x) \approx -\tfrac12 \Bigl[ \frac{\lVert x - G(z_0) \rVert^2}{\sigma^2}
+              + \lVert z_0 \rVert^2 + \log \det (I + J^\top J / \sigma^2)
+              + d \log 2 \pi \sigma^2 \Bigr]
+
+    Attributes
+    ----------
+    gap, code : Tensors of shape (n,)
+        Squared norms of :math:`x - G(z_0)` and of :math:`z_0`.
+    gram : Tensor of shape (n, m, m)
+        :math:`J^\top J`, which needs no singular values: of many latent columns they are dear.
+    n_dims : int
+        d.
+    """
+
+    gap: Tensor
+    code: Tensor
+    gram: Tensor
+    n_dims: int
+
+    def log_prob(self, sigma: Tensor) -> Tensor:
+        """Log-density of shape (n,) for σ a scalar."""
+        eye = torch.eye(self.gram.shape[1], dtype=self.gram.dtype)
+        root = torch.linalg.cholesky(eye + self.gram / sigma.square())
+        log_det = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+        quadratic = self.gap / sigma.square() + self.code
+        return -0.5 * (quadratic + log_det + self.n_dims * (2 * math.pi * sigma.square()).log())
 
 
 class RoundTripDensity(FlowDensity):
@@ -108,7 +125,7 @@ class RoundTripDensity(FlowDensity):
 
     Parameters
     ----------
-    generate : PiecewiseLinear or EachClass
+    generate : Layered or EachClass
         G, which pushes tangents too.
     encode : nn.Module
         H.
@@ -133,7 +150,7 @@ class RoundTripDensity(FlowDensity):
 
     def __init__(
         self,
-        generate: PiecewiseLinear | EachClass,
+        generate: Layered | EachClass,
         encode: nn.Module,
         judge_x: nn.Module,
         judge_z: nn.Module,
@@ -174,7 +191,7 @@ class RoundTripDensity(FlowDensity):
     def log_prob(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         """Log-density of shape (n,)."""
         given = self.given(x, context)
-        return self._integrate(x, given, self.linearize(x, given))
+        return self._integrate(x, given, self._view(x, given))
 
     def sample(self, n: int, generator: Generator, context: Tensor | None = None) -> Tensor:
         """Draws of shape (n, d): G of normal draws, and noise."""
@@ -186,19 +203,32 @@ class RoundTripDensity(FlowDensity):
         """The context, of no columns where there is none."""
         return rows.new_empty(len(rows), 0) if context is None else context
 
+    def _view(self, x: Tensor, context: Tensor) -> Linearized | AtMode:
+        """What is integrated over z: all that depends on rows x (n, d), but not on σ."""
+        see = self.at_mode if self.integration == "laplace" else self.linearize
+        return see(x, context)
+
+    def at_mode(self, x: Tensor, context: Tensor) -> AtMode:
+        """The generator and its tangents at H(x), for x of shape (n, d)."""
+        z = self.mean_encode(x, context)  # (n, m)
+        n_rows = max(1, MAX_TANGENTS // (self.n_latent * self.n_dims))
+        parts = zip(z.split(n_rows), context.split(n_rows), strict=True)
+        tangents = (self.jacobian(z, c) for z, c in parts)
+        gram = torch.cat([J.mT @ J for J in tangents])
+        gap = (x - self.mean_generate(z, context)).square().sum(1)
+        return AtMode(gap, z.square().sum(1), gram, self.n_dims)
+
     def linearize(self, x: Tensor, context: Tensor) -> Linearized:
         """Tangent of the generator at H(x), for x of shape (n, d)."""
         z = self.mean_encode(x, context)  # (n, m)
         J = self.jacobian(z, context)  # (n, d, m)
-        gap = x - self.mean_generate(z, context)
-        r = gap + (J @ z[..., None])[..., 0]
+        r = x - self.mean_generate(z, context) + (J @ z[..., None])[..., 0]
         U, s, Vh = torch.linalg.svd(J, full_matrices=False)
         a = (U.mT @ r[..., None])[..., 0]
         across = (r - (U @ a[..., None])[..., 0]).square().sum(1)
         if self.n_latent >= self.n_dims:
             across = torch.zeros_like(across)  # U is square: nothing but rounding
-        code = z.square().sum(1)
-        return Linearized(a, across, s, Vh.mT, gap.square().sum(1), code, self.n_dims)
+        return Linearized(a, across, s, Vh.mT, self.n_dims)
 
     def jacobian(self, z: Tensor, context: Tensor) -> Tensor:
         """Jacobians of G of shape (n, d, m), some rows at a time."""
@@ -212,7 +242,7 @@ class RoundTripDensity(FlowDensity):
     def choose_noise(self, x: Tensor, weight: Tensor, context: Tensor | None = None) -> Tensor:
         """Set σ to the best on the list for these rows; mean −w log p with it."""
         given = self.given(x, context)
-        line = self.linearize(x, given)
+        line = self._view(x, given)
         losses = []
         for sigma in NOISES:
             self.sigma.copy_(sigma)
@@ -221,12 +251,10 @@ class RoundTripDensity(FlowDensity):
         self.sigma.copy_(NOISES[best])
         return losses[best]
 
-    def _integrate(self, x: Tensor, context: Tensor, line: Linearized) -> Tensor:
+    def _integrate(self, x: Tensor, context: Tensor, line: Linearized | AtMode) -> Tensor:
         """Log-density of shape (n,), given the tangents at its rows."""
-        if self.integration == "linear":
+        if isinstance(line, AtMode) or self.integration == "linear":
             return line.log_prob(self.sigma)
-        if self.integration == "laplace":
-            return line.laplace(self.sigma)
         n_rows = max(1, MAX_IMAGES // len(self.normals))
         parts = zip(
             *(part.split(n_rows) for part in (x, context, *line.posterior(self.sigma))),

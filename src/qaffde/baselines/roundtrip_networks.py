@@ -14,8 +14,39 @@ from torch.func import functional_call
 from qaffde.baselines.conditional import each_class
 
 
-class PiecewiseLinear(nn.Module):
-    """Network of layers that are linear, but for leaky ReLUs.
+class Bounded(nn.Module):
+    """Numbers between two ends, by a logistic curve.
+
+    Parameters
+    ----------
+    lower, upper : float
+
+    Examples
+    --------
+    >>> Bounded(-1.0, 3.0)(torch.tensor([-99.0, 0.0, 99.0]))
+    tensor([-1.,  1.,  3.])
+    """
+
+    lower: Tensor
+    upper: Tensor
+
+    def __init__(self, lower: float, upper: float) -> None:
+        super().__init__()
+        self.register_buffer("lower", torch.tensor(lower))
+        self.register_buffer("upper", torch.tensor(upper))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Values of any shape."""
+        return self.lower + (self.upper - self.lower) * x.sigmoid()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """Derivative at each x."""
+        share = x.sigmoid()
+        return (self.upper - self.lower) * share * (1 - share)
+
+
+class Layered(nn.Module):
+    """Network of layers that are linear, leaky ReLUs or bounds.
 
     Parameters
     ----------
@@ -35,17 +66,16 @@ class PiecewiseLinear(nn.Module):
     def push(self, x: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
         """Derivatives (n, m, n_out) at x along m tangents for each row, (n, m, n_in).
 
-        A linear layer does with tangents what it does with rows, less its bias; a leaky ReLU has
-        one of two slopes.
+        A linear layer does with tangents what it does with rows, less its bias; what acts on each
+        number alone has a slope.
         """
         n, m = tangents.shape[:2]
         x = torch.cat([x, context], 1)
         unmoved = tangents.new_zeros(n, m, context.shape[1])
         t = torch.cat([tangents, unmoved], 2).flatten(0, 1)
         for layer in self.layers:
-            if isinstance(layer, nn.LeakyReLU):
-                slope = torch.where(x > 0, 1.0, layer.negative_slope)[:, None]
-                t = (t.unflatten(0, (n, m)) * slope).flatten(0, 1)
+            if isinstance(layer, nn.LeakyReLU | Bounded):
+                t = (t.unflatten(0, (n, m)) * _slope(layer, x)[:, None]).flatten(0, 1)
             else:
                 biases = {
                     k: torch.zeros_like(b) for k, b in layer.named_parameters() if k == "bias"
@@ -55,7 +85,7 @@ class PiecewiseLinear(nn.Module):
         return t.unflatten(0, (n, m))
 
 
-class Dense(PiecewiseLinear):
+class Dense(Layered):
     """Fully connected network from (n, n_in) and a context to (n, n_out).
 
     Parameters
@@ -88,7 +118,7 @@ class Crop(nn.Module):
         return images[..., : self.size[0], : self.size[1]]
 
 
-class Painter(PiecewiseLinear):
+class Painter(Layered):
     """Convolutional network from (n, n_in) and a context to flat images (n, C·H·W).
 
     A linear map to a quarter of the size, then two transposed convolutions that double it. Images
@@ -103,6 +133,8 @@ class Painter(PiecewiseLinear):
         Of the half-sized images; twice as many of the quarter-sized.
     hidden : list of int, default=[]
         Widths of dense layers before.
+    ends : (float, float), optional
+        Of the pixels.
 
     Examples
     --------
@@ -117,6 +149,7 @@ class Painter(PiecewiseLinear):
         shape: tuple[int, int, int],
         n_channels: int,
         hidden: Sequence[int] = (),
+        ends: tuple[float, float] | None = None,
     ) -> None:
         n_colors, *size = shape
         half = _shrunk(size)
@@ -130,6 +163,7 @@ class Painter(PiecewiseLinear):
             nn.ConvTranspose2d(n_channels, n_colors, 4, stride=2, padding=1),
             Crop(size),
             nn.Flatten(),
+            *([] if ends is None else [Bounded(*ends)]),
         )
 
 
@@ -207,6 +241,13 @@ class EachClass(nn.Module):
         return each_class(
             self.networks, context, lambda f, rows: f.push(z[rows], z[rows, :0], tangents[rows])
         )
+
+
+def _slope(layer: nn.LeakyReLU | Bounded, x: Tensor) -> Tensor:
+    """Derivative of a layer that acts on each number alone."""
+    if isinstance(layer, Bounded):
+        return layer.slope(x)
+    return torch.where(x > 0, 1.0, layer.negative_slope)
 
 
 def _dense(*widths: int) -> list[nn.Module]:

@@ -9,13 +9,18 @@ from torch.distributions import Transform
 
 from qaffde.nn import Density, Encoder, TransformedDensity, encode
 
+SHEAR = "shear"
+"""Name of the encoder that is found by least squares, see :func:`qaffde.training.fit_shear`."""
+
 
 def check_encoder(encoder: Any) -> None:
-    """Reject what is neither a transform nor a module that returns one."""
-    if encoder is not None and not isinstance(encoder, Transform | nn.Module):
+    """Reject what is neither the name of one, a transform nor a module that returns one."""
+    named = isinstance(encoder, str) and encoder == SHEAR
+    if not (encoder is None or named or isinstance(encoder, Transform | nn.Module)):
         raise ValueError(
-            f"encoder={encoder!r} must be a torch.distributions.Transform, or a torch module that "
-            "returns one when it is called without arguments (as zuko's lazy transforms do)"
+            f'encoder={encoder!r} must be "{SHEAR}", a torch.distributions.Transform, or a torch '
+            "module that returns one when it is called without arguments (as zuko's lazy "
+            "transforms do)"
         )
 
 

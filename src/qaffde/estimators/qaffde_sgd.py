@@ -39,14 +39,16 @@ from qaffde.estimators.rows import Clock, Rows
 from qaffde.estimators.scaling import standardize, units
 from qaffde.estimators.sources import ChunkSource, all_or_nothing, declare_columns
 from qaffde.estimators.spectrum import SpectrumMixin
-from qaffde.estimators.survey import Look
+from qaffde.estimators.survey import Look, Survey
 from qaffde.nn import (
     BaseMeasure,
+    Encoder,
     TransformedDensity,
     decode,
     expand,
 )
 from qaffde.streams import Chunks, as_chunks
+from qaffde.training import fit_shear
 from qaffde.training.peers import ALONE, Peers
 
 STREAM_ROWS = 1_000_000
@@ -94,9 +96,11 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
     learn_features : bool, default=False
         Whether W and b learn too, by Adam on the exact likelihood, from the convex solution. That
         pays where a few hundred frequencies must find their way in many columns.
-    encoder : torch.distributions.Transform or module that returns one, optional
-        Invertible map in front. Parameters of a module learn together with the density matrix.
-        `bandwidth` and `bounds` are then in the units of the code. Marginals, conditionals and
+    encoder : "shear", torch.distributions.Transform or module that returns one, optional
+        Invertible map in front. "shear" takes from columns what polynomials of the others explain
+        of them, by least squares in closed form (:class:`qaffde.nn.PolynomialShear`): it
+        straightens what bends. Parameters of a module learn together with the density matrix.
+        `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
         probabilities of what is behind a map have no closed form and are refused. (Inverses of
         torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     normalisation : {"exact", "kernel"}, default="exact"
@@ -280,7 +284,7 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         """Fit checked rows, those of this process and of its peers."""
         clock = Clock(self.time_limit)
         seed = peers.first(self._seed)
-        encoder = own_encoder(self.encoder)
+        encoder = self._own_encoder(values, weight, seed, peers)
         if encoder is not None and has_parameters(encoder):
             peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
         codes = values if encoder is None else encode_rows(encoder, values)
@@ -316,13 +320,28 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
     def _seed(self) -> int:
         return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
 
+    def _own_encoder(
+        self, values: Tensor, weight: Tensor, seed: int, peers: Peers
+    ) -> Encoder | None:
+        """The encoder of this fit; one that is found by least squares is that of all peers."""
+        if not isinstance(self.encoder, str):
+            return own_encoder(self.encoder)
+        if peers.size == 1:
+            return fit_shear(values, weight, *standardize(self, values, weight, None))
+        survey = self._survey(values, weight, seed, peers)
+        return fit_shear(survey.rows, survey.weight, *units(self, survey.totals, None))
+
+    @staticmethod
+    def _survey(values: Tensor, weight: Tensor, seed: int, peers: Peers) -> Survey:
+        """A sample of the rows of all peers, the same in each."""
+        return reduce(add, peers.gather(lambda: Look.at(values, weight, seed))).survey()
+
     def _in_working_units(self, codes: Tensor, weight: Tensor, seed: int, peers: Peers) -> Rows:
         """Rows of this process and, where there are others, what stands for those of all."""
         if peers.size == 1:
             location, scale = standardize(self, codes, weight, None)
             return Rows((codes - location) / scale, weight, location, scale)
-        looks = peers.gather(lambda: Look.at(codes, weight, seed))
-        survey = reduce(add, looks).survey()
+        survey = self._survey(codes, weight, seed, peers)
         location, scale = units(self, survey.totals, None)
         sample = Rows.of(survey, location, scale)
         Z = (codes - location) / scale

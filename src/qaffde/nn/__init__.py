@@ -12,6 +12,7 @@ from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.lenet import LeNet
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
 from qaffde.nn.mixtures import BornMixture, expand
+from qaffde.nn.shear import PolynomialShear
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "GaussianMeasure",
     "KernelMeasure",
     "LeNet",
+    "PolynomialShear",
     "StandardizedDensity",
     "TransformedDensity",
     "decode",

@@ -8,6 +8,7 @@ from qaffde.training.loop import TrainingDiverged, adam, train
 from qaffde.training.losses import negative_log_likelihood, plain_loss, squared_loss
 from qaffde.training.pairs import near_pairs, pair_kernel, random_pairs, sample_pairs
 from qaffde.training.progress import print_progress
+from qaffde.training.shear import fit_shear
 
 __all__ = [
     "AdaptiveConfig",
@@ -18,6 +19,7 @@ __all__ = [
     "TrainingDiverged",
     "adam",
     "fit_adaptive_features",
+    "fit_shear",
     "near_pairs",
     "negative_log_likelihood",
     "pair_kernel",
