@@ -196,14 +196,17 @@ def test_sets_draw_independent_rows():
 
 def test_the_best_is_the_likeliest_and_of_two_the_earlier():
     def trial(k, value, status="complete"):
-        return {"trial": k, "validation": value, "status": status, "error": None}
+        sampled = {"rate": k} if k else {}
+        row = {"trial": k, "validation": value, "status": status, "error": None}
+        return row | {"sampled": sampled}
 
     rows = [trial(0, -2.0), trial(1, -1.0), trial(2, -1.0), trial(3, None, "pruned")]
     assert _best(rows)["trial"] == 1
     assert _best(rows, 0.9)["trial"] == 1
     assert _best(rows, 1.1)["trial"] == 0  # ahead of the defaults, but not by enough
     assert _best(rows[1:], 1.1)["trial"] == 1  # the defaults failed
-    assert chosen(rows, 1.1) == 0
+    assert chosen(rows, 1.1) == (0, {})
+    assert chosen(rows, 0.9) == (1, {"rate": 1})
     assert chosen(rows[3:], 0.0) is None
 
 

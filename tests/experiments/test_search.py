@@ -22,7 +22,7 @@ def storage(tmp_path):
 
 
 def open_search(storage, name="s", **changes):
-    return Search(name, SPACE, tiny_budget(**changes), storage)
+    return Search(name, ({}, SPACE), tiny_budget(**changes), storage)
 
 
 def drawn(search, indices):

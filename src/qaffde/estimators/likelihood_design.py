@@ -40,8 +40,12 @@ AVERAGE_ROWS, AVERAGE_SIZES, STRENGTH, CHOICE_WORK = 80, (1, 8, 64, 128), 20.0, 
 """Of mixtures averaged over their posterior: the least rows for each number of a mean and
 variances, components of a draw to choose from, rows that a prior may be worth, and
 sweeps times components."""
-MIN_AVERAGED = 3
-"""From this number of columns on, mixtures are averaged over their posterior."""
+MIN_AVERAGED, PARTS_A_COLUMN = 3, 4
+"""From this number of columns on, mixtures are averaged over their posterior; with fewer, one of
+so many components for each column in a draw is a rival of what was found."""
+AVERAGE_REACH, AVERAGE_SECONDS = 0.02, 20.0
+"""Nats by which the most likely mixture may be behind for its average to be tried, and what that
+may take."""
 MAX_STEPS = 12
 MAX_STRETCHED = 3
 """Up to this number of columns, each has a bandwidth of its own."""
@@ -70,6 +74,7 @@ class Candidate:
     def __str__(self) -> str:
         h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
         size = f" of {self.spec.n_components}" if self.spec.name == "mixture" else ""
+        size += " averaged" if self.spec.strength is not None else ""
         size += f" blurred by {self.spec.blur:.4g}" if self.spec.blur else ""
         if self.bare:
             return f"{self.spec.name}{size}, bare"
@@ -101,7 +106,7 @@ class Search:
         Called as ``report(name, mean)`` after each candidate that was not known.
     free : bool
         Whether nobody asked for features, a rank or a mixture of a kind. Then a mixture may be
-        left bare, and one of many columns may be averaged over its posterior, of many parts.
+        left bare, or be averaged over its posterior.
 
     Attributes
     ----------
@@ -143,11 +148,23 @@ class Search:
     @cached_property
     def chosen(self) -> tuple[MeasureSpec, GaussianMeasure]:
         """The mixture of Gaussians that held-out rows like best."""
-        split, d = self.splits[ROUGH_ROWS][0], self.Z.shape[1]
-        if self.free and d >= MIN_AVERAGED and len(split.train) >= AVERAGE_ROWS * (d + 2):
-            return choose_average(split, self.generator)
-        mixture = choose_mixture(split, self.generator())
+        if self._can_average and self.Z.shape[1] >= MIN_AVERAGED:
+            return self.averaged
+        mixture = choose_mixture(self.splits[ROUGH_ROWS][0], self.generator())
         return MeasureSpec("mixture", len(mixture.weights)), mixture
+
+    @cached_property
+    def averaged(self) -> tuple[MeasureSpec, GaussianMeasure]:
+        """The mixture averaged over its posterior that held-out rows like best."""
+        d = self.Z.shape[1]
+        sizes = AVERAGE_SIZES if d >= MIN_AVERAGED else (PARTS_A_COLUMN * d,)
+        return choose_average(self.splits[ROUGH_ROWS][0], self.generator, sizes)
+
+    @property
+    def _can_average(self) -> bool:
+        """Whether nobody asked for anything else, and the rows are many enough."""
+        n, d = self.splits[ROUGH_ROWS][0].train.shape
+        return self.free and n >= AVERAGE_ROWS * (d + 2)
 
     @property
     def mixture(self) -> GaussianMeasure:
@@ -183,7 +200,7 @@ class Search:
             return stretches + stiffen + ([blurrier] if blurs else [])
 
         best = self._finest(rivals, moves)
-        return best if best.bare else self._sharpened(best, stretches)
+        return self._averaged(best if best.bare else self._sharpened(best, stretches))
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
@@ -244,12 +261,19 @@ class Search:
             if len(group) > 1:
                 Z = torch.cat([split.valid for split in group])
                 weight = torch.cat([split.valid_weight for split in group])
-            start = self.mixture if spec.name == "mixture" else None
+            start = self._judged_mixture(spec)
             if spec.strength is not None and rows == ROUGH_ROWS:
-                self.fits[key] = self.mixture
+                assert start is not None
+                self.fits[key] = start
             else:
                 self.fits[key] = spec.fit(Z, weight, h, self.generator(), start)
         return blur_measure(self.fits[key], candidate.spec.blur * h)
+
+    def _judged_mixture(self, spec: MeasureSpec) -> GaussianMeasure | None:
+        """Where a mixture begins: as it was chosen."""
+        if spec.name != "mixture":
+            return None
+        return self.mixture if spec.strength is None else self.averaged[1]
 
     def _rivals(self, candidates: list[Candidate]) -> list[Candidate]:
         """What a rough look cannot tell from the best, the plainer ones first."""
@@ -314,6 +338,25 @@ class Search:
                 sharp = ahead
         return sharp
 
+    def _averaged(self, best: Candidate) -> Candidate:
+        """A mixture averaged over its posterior, where held-out rows see that it is better.
+
+        Features gain more from rows that the search has not seen, so that they stay where nothing
+        can be told. What is a bare mixture already stays without a look, but in one column: a
+        chain takes little time there and shows a lean that one Gaussian has not, and ranks survive
+        its variance better than that bias. Where the most likely mixture is far behind, as at an
+        edge, its average would be too.
+        """
+        dear = best.bare and self.Z.shape[1] > 1
+        if dear or not self._can_average or time.monotonic() + AVERAGE_SECONDS >= self.deadline:
+            return best
+        split = self.splits[ROUGH_ROWS][0]
+        alone = weighted_mean(self.mixture.log_density(split.valid), split.valid_weight)
+        if self.value(best, ROUGH_ROWS) - alone > AVERAGE_REACH:
+            return best
+        rival = Candidate(self.averaged[0], best.bandwidth, best.ridge, bare=True)
+        return self._best([rival, best] if best.bare else [best, rival], FINE_ROWS)
+
     def _is_late(self, rows: int) -> bool:
         """Whether one more candidate, if it takes as long as the last, would end too late."""
         longest = max(self.seconds.values(), default=0.0)
@@ -321,7 +364,7 @@ class Search:
 
 
 def choose_average(
-    split: Split, generator: Callable[[], Generator]
+    split: Split, generator: Callable[[], Generator], sizes: tuple[int, ...]
 ) -> tuple[MeasureSpec, GaussianMeasure]:
     """Number of components and prior of a mixture averaged over its posterior.
 
@@ -338,8 +381,8 @@ def choose_average(
         )
         return weighted_mean(valid.log_terms(found[spec]).logsumexp(1), split.valid_weight)
 
-    sizes = dict.fromkeys(min(size, most) for size in AVERAGE_SIZES)
-    free = [MeasureSpec("mixture", N_DRAWS * size, strength=0.0) for size in sizes]
+    offered = dict.fromkeys(min(size, most) for size in sizes)
+    free = [MeasureSpec("mixture", N_DRAWS * size, strength=0.0) for size in offered]
     values = {spec: value(spec) for spec in free}
     held = replace(max(values, key=values.__getitem__), strength=STRENGTH)
     values[held] = value(held)

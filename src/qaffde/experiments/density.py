@@ -13,7 +13,7 @@ from qaffde.baselines import Range
 from qaffde.baselines.registry import Space
 from qaffde.experiments.cells import Cell, Measured, identity
 from qaffde.experiments.config import DensityBudget, DensityConfig, MethodBudget
-from qaffde.experiments.methods import check_parameters, find_method
+from qaffde.experiments.methods import Parameters, check_parameters, find_method
 from qaffde.experiments.rows import Row
 from qaffde.experiments.sets import find_target
 from qaffde.experiments.trials import CellRun, chosen
@@ -76,7 +76,10 @@ class DensityCell(Cell):
         if stage == "final":
             own |= {"final": dict(self.own.final), "search_seed": self.seeds[0]}
         place = [self.experiment, self.budget_name, self.set, self.method, seed, stage, trial]
-        return identity(place, settings, own, _ends(find_method(self.method).space))
+        method = find_method(self.method)
+        is_fixed = trial in range(1, len(method.also) + 1)  # and depends on no other setting
+        space = method.also[trial - 1] if trial and is_fixed else method.space
+        return identity(place, settings, own, _ends(space))
 
     def kept(self, done: Mapping[str, Row]) -> dict[str, Row]:
         """Rows that are there; trainings of a setting that is no longer chosen do not count."""
@@ -88,7 +91,7 @@ class DensityCell(Cell):
         return {
             task: row
             for task, row in found.items()
-            if row["stage"] == "trial" or row.get("chosen_trial") in (None, choice)
+            if row["stage"] == "trial" or "chosen_trial" not in row or _choice(row) == choice
         }
 
     def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
@@ -127,6 +130,11 @@ def density_cells(
         for name in names
         for method in chosen
     ]
+
+
+def _choice(row: Row) -> tuple[int, Parameters]:
+    """Number and parameters of the trial that a training follows."""
+    return row["chosen_trial"], row["sampled"]
 
 
 def _ends(space: Space) -> dict[str, list[Any]]:

@@ -2,7 +2,8 @@
 
 The baselines' spaces are those of :data:`qaffde.baselines.SEARCH_SPACES`. QAFFDE and QAFFDE-SGD
 choose for themselves within a fit; their spaces lie around what they chose in the first trial,
-which for every method has the default parameters.
+which for every method has the default parameters. QAFFDE-SGD has one trial of those behind a
+shear, whose codes have other bandwidths than the rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -102,6 +103,8 @@ class Method:
         Unfitted estimator of parameters.
     space : dict of {str: Range or Choice}
         What the trials after the first draw from.
+    also : tuple of dict of {str: Choice}
+        Settings of the trials between the first and those: each has one value to choose.
     colour, marker : str
         In figures: Okabe and Ito's palette and more, told apart by the marker too.
     resolve : callable
@@ -124,10 +127,17 @@ class Method:
     judged_as: Mapping[str, Any] = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     has_likelihood: bool = True
+    also: tuple[Space, ...] = ()
+
+    @property
+    def spaces(self) -> tuple[Space, ...]:
+        """What the trials draw from in turn; the first has the defaults."""
+        return {}, *self.also, self.space
 
 
 _FACTOR = Range(0.5, 2.0, log=True, why="an octave around what the default fit chose")
 _BASE = Choice(("plain", "mixture"), why="the two that the default fit chooses between")
+_SHEAR = Choice(("shear",), why="what bends is straightened; the rest is as untuned as before")
 _FITTED = ("bandwidth", "base_measure", "rank", "n_fourier_features")
 
 SPACES: dict[str, Space] = {
@@ -171,6 +181,7 @@ METHODS: dict[str, Method] = {
         "s",
         around_default,
         attributes=(*_FITTED, "ridge"),
+        also=({"encoder": _SHEAR},),
     ),
     "made": _baseline("made", "MADE", "#009E73", "^"),
     "maf": _baseline("maf", "MAF", "#56B4E9", "v"),

@@ -8,7 +8,7 @@ if it had not been.
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +63,21 @@ class Search:
     ----------
     name : str
         Of the study.
-    space : dict of {str: Range or Choice}
+    spaces : sequence of dict of {str: Range or Choice}
+        Of the trials in turn; the last is that of all that follow.
     budget : DensityBudget
     storage : str
         URL of Optuna's storage.
     """
 
-    def __init__(self, name: str, space: Space, budget: DensityBudget, storage: str) -> None:
+    def __init__(
+        self, name: str, spaces: Sequence[Space], budget: DensityBudget, storage: str
+    ) -> None:
         self.name, self.budget = name, budget
         self.optuna = import_optuna()
-        self.distributions = {key: self._distribution(part) for key, part in space.items()}
+        self.distributions = [
+            {key: self._distribution(part) for key, part in space.items()} for space in spaces
+        ]
         self.study: optuna.Study = self.optuna.create_study(
             storage=open_storage(storage),
             study_name=name,
@@ -89,9 +94,9 @@ class Search:
                 self.study.add_trial(self._frozen(row))
 
     def ask(self, index: int) -> "optuna.Trial":
-        """Trial of a number; the first has no parameters of its own, which is the defaults."""
+        """Trial of a number."""
         self.study.sampler = self._sampler(index)
-        trial = self.study.ask(self.distributions if index else {})
+        trial = self.study.ask(self._space(index))
         trial.set_user_attr("index", index)
         return trial
 
@@ -113,6 +118,9 @@ class Search:
                 raise self.optuna.TrialPruned
 
         return listen
+
+    def _space(self, index: int) -> "dict[str, optuna.distributions.BaseDistribution]":
+        return self.distributions[min(index, len(self.distributions) - 1)]
 
     def _sampler(self, index: int) -> "optuna.samplers.BaseSampler":
         samplers, seed = self.optuna.samplers, stable_number(self.name, index)
@@ -143,7 +151,7 @@ class Search:
             state=state.get(row["status"], states.FAIL),
             value=row["validation"],
             params=row["sampled"],
-            distributions={key: self.distributions[key] for key in row["sampled"]},
+            distributions={key: self._space(row["trial"])[key] for key in row["sampled"]},
             user_attrs={"index": row["trial"]},
             intermediate_values=dict(enumerate(row["held_out"], 1)),
         )

@@ -61,7 +61,7 @@ class CellRun:
         cell = self.cell
         first = cell.identity(cell.seeds[0], "trial", 0)
         name = f"{cell.experiment}-{cell.budget_name}/{cell.set}/{cell.method}/{first}"
-        return Search(name, self.method.space, self.budget, cell.storage)
+        return Search(name, self.method.spaces, self.budget, cell.storage)
 
     def _trial(self, search: Search, index: int, before: list[Row]) -> Row:
         seed = self.cell.seeds[0]
@@ -204,12 +204,12 @@ def _unless_pruned(work: Callable[[], Row]) -> Callable[[], Row]:
     return attempted
 
 
-def chosen(trials: list[Row], least_lead: float) -> int | None:
-    """Number of the trial that is trained on all rows; None where all failed."""
+def chosen(trials: list[Row], least_lead: float) -> tuple[int, Parameters] | None:
+    """Number and parameters of the trial that is trained on all rows; None where all failed."""
     if not any(trial["status"] == "complete" for trial in trials):
         return None
-    number: int = _best(trials, least_lead)["trial"]
-    return number
+    best = _best(trials, least_lead)
+    return best["trial"], best["sampled"]
 
 
 def _best(trials: list[Row], least_lead: float = 0.0) -> Row:

@@ -63,7 +63,7 @@ class PolynomialShear(Transform):
         return x
 
     def _bend(self, x: Tensor) -> Tensor:
-        """f of shape (..., d)."""
+        """What f takes away, of shape (..., d)."""
         u = (x - self.location) / self.scale
         return monomials(u, self.powers) @ self.coefficients.T
 
