@@ -31,6 +31,7 @@ from qaffde.baselines import (
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
+BENT = np.column_stack([X[:, 0] + X[:, 1] ** 2, X[:, 1]])
 PIXELS = (X - X.min(0)) / np.ptp(X, 0)
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
 SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
@@ -57,6 +58,9 @@ MODELS = {
     "QAFFDESGD encoder": lambda: QAFFDESGD(
         **CONVEX, base_measure="gaussian", encoder=ExpTransform().inv
     ).fit(np.exp(X)),
+    "QAFFDESGD shear": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian", encoder="shear").fit(
+        BENT
+    ),
     "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, normalisation="kernel").fit(X),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
@@ -97,7 +101,7 @@ MODELS = {
         (1, 2), n_latent=2, n_channels=3, hidden_size=4, shared=False, **SHORT
     ).fit(PIXELS, _labels()),
     "images conv blind": lambda: ImageRoundTrip(
-        (1, 2), n_latent=2, n_channels=3, blind=True, integration="laplace", **SHORT
+        (1, 2), n_latent=2, n_channels=3, blind=True, bounded=True, integration="laplace", **SHORT
     ).fit(PIXELS, _labels()),
     "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
         PIXELS, _labels()
@@ -113,6 +117,8 @@ def fitted(name):
 
 def rows_for(model):
     """Rows that the model can score."""
+    if getattr(model, "encoder", None) == "shear":
+        return BENT
     if getattr(model, "encoder", None) is not None:
         return np.exp(X)
     if type(model).__name__.startswith("Image"):

@@ -25,6 +25,7 @@ NETWORKS = {
     "shared": lambda: ClassPainter(4, 3, (2, 7, 5), 3),
     "deep": lambda: ClassPainter(4, 3, (2, 7, 5), 3, [6]),
     "each": lambda: EachClass(Painter(4, 0, (2, 7, 5), 3, [6]) for _ in range(3)),
+    "bounded": lambda: ClassPainter(4, 3, (2, 7, 5), 3, ends=(-0.4, 2.8)),
 }
 
 
@@ -33,6 +34,7 @@ FORMS = {
     "deep": {"hidden_size": 16},
     "each": {"hidden_size": 16, "shared": False},
     "blind": {"blind": True, "integration": "laplace"},
+    "bounded": {"blind": True, "bounded": True, "integration": "laplace"},
     "blind each": {"blind": True, "shared": False},
 }
 
@@ -99,6 +101,17 @@ def test_tangents_are_derivatives(name):
             lambda z, row=row: network(z[None], given[row : row + 1])[0], z[row]
         )
         torch.testing.assert_close(pushed[row].T, expected)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_bounded_pixels_are_black_or_white_at_most(shared):
+    own = {"bounded": True, "shared": shared, "max_steps": 3, "random_state": 0}
+    found = ImageRoundTrip((8, 8), **SIZES, **own).fit(X, y).density_
+    z, given = 100 * torch.randn(20, 4), torch.eye(3)[[0, 1] * 10]
+    pixels = found.density.mean_generate(z, given) * found.scale + found.location
+    assert float(pixels.min()) == pytest.approx(0, abs=1e-5)
+    assert float(pixels.max()) == pytest.approx(1, abs=1e-5)
+    assert pixels.std() > 0.1
 
 
 def test_units_are_those_of_all_pixels():

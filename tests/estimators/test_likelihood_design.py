@@ -2,11 +2,12 @@
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
-from qaffde.estimators import likelihood_design
+from qaffde.estimators import data_measure, likelihood_design
 from qaffde.estimators.data_measure import MeasureSpec, average_mixture
 from qaffde.estimators.likelihood_design import Candidate, Search, stiffer, wider
 
@@ -362,3 +363,76 @@ def test_an_average_is_judged_on_rows_that_it_did_not_see(short_chains):
 def test_few_rows_of_many_columns_keep_the_most_likely_mixture():
     search = search_with(Judge(), rows=MANY[:200])
     assert search.chosen[0].strength is None
+
+
+class Averages(Judge):
+    """A judge that knows by how much an average is better than all else, row by row."""
+
+    def __init__(self, lead, bonus):
+        super().__init__(bonus)
+        self.lead = lead
+
+    def __call__(self, measure, candidate, splits):
+        scores = super().__call__(measure, candidate, splits)
+        if candidate.bare and candidate.spec.strength is None:
+            return scores - self.bonus["bare"]
+        if candidate.spec.strength is None:
+            return scores
+        noise = torch.linspace(-1, 1, len(scores), dtype=scores.dtype)
+        return super().__call__(measure, replace(candidate, spec=BOX), splits) + self.lead + noise
+
+
+@pytest.fixture
+def few_columns(short_chains, monkeypatch):
+    monkeypatch.setattr(data_measure, "AVERAGE_WORK", 200)
+    monkeypatch.setattr(likelihood_design, "AVERAGE_REACH", math.inf)
+
+
+ROWS = torch.randn(3000, 2, generator=GENERATOR, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("lead", "is_averaged"),
+    [(0.1, True), (0.0, False), (0.005, False), (-0.1, False)],
+)
+@pytest.mark.usefixtures("few_columns")
+def test_an_average_replaces_features_where_rows_see_that_it_is_better(lead, is_averaged):
+    """Its noise is a standard error of about .01."""
+    judge = Averages(lead, {"bare": 1.0})
+    found = search_with(judge, rows=ROWS, free=True).run([BOX], None, None)
+    assert (found.spec.strength is not None) is is_averaged
+    assert found.bare is is_averaged
+
+
+@pytest.mark.usefixtures("few_columns")
+@pytest.mark.parametrize(
+    ("columns", "free", "left", "reach", "is_averaged"),
+    [
+        (2, True, math.inf, math.inf, True),
+        (2, False, math.inf, math.inf, False),
+        (2, True, 10.0, math.inf, False),
+        (2, True, math.inf, -math.inf, False),
+        (1, True, math.inf, math.inf, True),
+    ],
+)
+def test_when_an_average_is_tried(columns, free, left, reach, is_averaged, monkeypatch):
+    monkeypatch.setattr(likelihood_design, "AVERAGE_REACH", reach)
+    monkeypatch.setattr("tests.estimators.test_likelihood_design.SUMMIT", SUMMIT[:columns])
+    judge = Averages(1.0, {"bare": 1.0})
+    search = search_with(
+        judge, rows=ROWS[:, :columns], free=free, deadline=time.monotonic() + left
+    )
+    found = search.run([BOX], None, None)
+    assert (found.spec.strength is not None) is is_averaged
+    if is_averaged:
+        n_parts = likelihood_design.N_DRAWS * likelihood_design.PARTS_A_COLUMN * columns
+        assert found.spec.n_components == n_parts
+        assert "averaged, bare" in str(found)
+
+
+@pytest.mark.usefixtures("few_columns")
+def test_a_bare_mixture_is_not_averaged():
+    judge = Averages(1.0, {"bare": 0.0, "mixture": 0.0})
+    found = search_with(judge, rows=ROWS, free=True).run([MeasureSpec("mixture", 2)], None, None)
+    assert found.bare
+    assert found.spec.strength is None

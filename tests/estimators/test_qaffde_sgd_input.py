@@ -46,7 +46,24 @@ def test_a_module_in_front_learns_with_the_features():
     assert np.isfinite(model.score(X))
 
 
-@pytest.mark.parametrize("encoder", [AffineTransform(1.0, 2.0), Logarithm(), Stretch()])
+def test_a_shear_in_front_is_a_change_of_variables_of_unit_volume(legendre):
+    bent = np.column_stack([X[:, 0] + 0.5 * X[:, 1] ** 2, X[:, 1]])
+    model = fitted(bent, encoder="shear")
+    shear = model.density_.encoder
+    codes = shear(torch.as_tensor(bent)).numpy()
+    assert np.var(codes[:, 0]) < 0.9 * np.var(bent[:, 0])
+    plain = fitted(codes)
+    np.testing.assert_allclose(model.score_samples(bent), plain.score_samples(codes))
+    points, volume = legendre([-30.0, -20.0], [90.0, 20.0], 300)
+    total = np.exp(model.score_samples(points.numpy())) @ volume.numpy()
+    assert total == pytest.approx(1, abs=1e-3)
+    draws = model.sample(20, random_state=0)
+    expected = shear.inv(torch.as_tensor(plain.sample(20, random_state=0)))
+    np.testing.assert_allclose(draws, expected)
+    assert model.encoder == "shear"
+
+
+@pytest.mark.parametrize("encoder", [AffineTransform(1.0, 2.0), Logarithm(), Stretch(), "shear"])
 def test_models_with_an_encoder_can_be_cloned_and_pickled(encoder):
     model = clone(QAFFDESGD(**FIXED | {"encoder": encoder})).fit(POSITIVE)
     twin = pickle.loads(pickle.dumps(model))
@@ -55,7 +72,7 @@ def test_models_with_an_encoder_can_be_cloned_and_pickled(encoder):
 
 
 ENCODERS = {
-    "must be a torch.distributions.Transform, or a torch module": {"encoder": "log"},
+    'must be "shear", a torch.distributions.Transform, or a torch module': {"encoder": "log"},
     "gives no finite code, or log-determinant, for .* rows, the first is row 0": {
         "encoder": ExpTransform().inv
     },
@@ -78,8 +95,9 @@ def test_rows_outside_the_domain_of_the_encoder_are_impossible():
     assert np.isfinite(scores[1])
 
 
-def test_the_calculus_behind_an_encoder_is_refused():
-    model = fitted(encoder=AffineTransform(0.0, 2.0))
+@pytest.mark.parametrize("encoder", [AffineTransform(0.0, 2.0), "shear"])
+def test_the_calculus_behind_an_encoder_is_refused(encoder):
+    model = fitted(encoder=encoder)
     with pytest.raises((TypeError, ValueError), match=r"encoder|TransformedDensity"):
         model.marginal([0])
 
@@ -174,3 +192,17 @@ def test_bad_input(message):
 def test_the_directory_of_a_checkpoint_must_exist(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
         fitted(checkpoint=tmp_path / "nowhere" / "fit")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.column_stack([X, np.ones(len(X))]), "constant column: 2"),
+        (np.column_stack([X, X[:, 0]]), "copies"),
+        (1e200 * X, "divide the columns first"),
+        (X[:1], "minimum of 2"),
+    ],
+)
+def test_a_shear_of_rows_without_a_density_is_refused_as_ever(rows, message):
+    with pytest.raises(ValueError, match=message):
+        QAFFDESGD(encoder="shear", random_state=0).fit(rows)

@@ -44,6 +44,18 @@ def test_what_a_trial_draws_does_not_depend_on_interruptions(storage, sampler):
     assert whole[1] != whole[2]
 
 
+def test_settings_of_single_trials_come_before_those_that_are_drawn(storage):
+    spaces = ({}, {"kind": Choice(("b",))}, SPACE)
+    search = Search("s", spaces, tiny_budget(), storage)
+    first, second, third, fourth = drawn(search, range(4))
+    assert (first, second) == ({}, {"kind": "b"})
+    assert third.keys() == fourth.keys() == SPACE.keys()
+    row = {"trial": 1, "status": "complete", "validation": -2.5, "sampled": second}
+    again = Search("t", spaces, tiny_budget(), storage)
+    again.remember([row | {"held_out": []}])
+    assert [trial.params for trial in again.study.get_trials()] == [second]
+
+
 def test_a_study_that_was_lost_is_filled_from_rows(storage):
     row = {
         "trial": 1,

@@ -200,7 +200,7 @@ class Search:
             return stretches + stiffen + ([blurrier] if blurs else [])
 
         best = self._finest(rivals, moves)
-        return self._averaged(best if best.bare else self._sharpened(best, stretches))
+        return best if best.bare else self._averaged(self._sharpened(best, stretches))
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
@@ -342,20 +342,18 @@ class Search:
         """A mixture averaged over its posterior, where held-out rows see that it is better.
 
         Features gain more from rows that the search has not seen, so that they stay where nothing
-        can be told. What is a bare mixture already stays without a look, but in one column: a
-        chain takes little time there and shows a lean that one Gaussian has not, and ranks survive
-        its variance better than that bias. Where the most likely mixture is far behind, as at an
-        edge, its average would be too.
+        can be told. What is a bare mixture already stays, and where the most likely mixture is far
+        behind, as at an edge, its average would be too.
         """
-        dear = best.bare and self.Z.shape[1] > 1
-        if dear or not self._can_average or time.monotonic() + AVERAGE_SECONDS >= self.deadline:
+        late = time.monotonic() + AVERAGE_SECONDS >= self.deadline
+        if late or not self._can_average:
             return best
         split = self.splits[ROUGH_ROWS][0]
         alone = weighted_mean(self.mixture.log_density(split.valid), split.valid_weight)
         if self.value(best, ROUGH_ROWS) - alone > AVERAGE_REACH:
             return best
         rival = Candidate(self.averaged[0], best.bandwidth, best.ridge, bare=True)
-        return self._best([rival, best] if best.bare else [best, rival], FINE_ROWS)
+        return self._best([best, rival], FINE_ROWS)
 
     def _is_late(self, rows: int) -> bool:
         """Whether one more candidate, if it takes as long as the last, would end too late."""

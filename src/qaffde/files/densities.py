@@ -25,7 +25,9 @@ from qaffde.nn import (
     Density,
     GaussianMeasure,
     KernelMeasure,
+    PolynomialShear,
     StandardizedDensity,
+    TransformedDensity,
 )
 from qaffde.nn.coefficients import SquaredCoefficients
 from qaffde.nn.forms import TrigonometricForm
@@ -33,15 +35,16 @@ from qaffde.nn.laws import UniformLaw
 from qaffde.nn.terms import Term
 
 LOG_2PI = math.log(2 * math.pi)
+NO_FORM = (
+    "{} has no ONNX form; fit another estimator (RoundTrip and those with an encoder, but for "
+    "the shear, have none), or keep the model with save"
+)
 
 
 @singledispatch
 def log_density(density: Density, g: Graph, x: str) -> str:
     """Add the log-density of rows `x` to a graph; the name of its value, of shape (n,)."""
-    raise FileError(
-        f"{type(density).__name__} has no ONNX form; fit another estimator (RoundTrip and those "
-        "with an encoder have none), or keep the model with save"
-    )
+    raise FileError(NO_FORM.format(type(density).__name__))
 
 
 @log_density.register
@@ -50,6 +53,17 @@ def _(density: StandardizedDensity, g: Graph, x: str) -> str:
     z = g("Div", g("Sub", x, density.location), density.scale)
     inner = log_density(density.density, g, g("Clip", z, -far, far))
     return g("Sub", inner, density.scale.log().sum())
+
+
+@log_density.register
+def _(density: TransformedDensity, g: Graph, x: str) -> str:
+    shear = density.encoder
+    if not isinstance(shear, PolynomialShear):
+        raise FileError(NO_FORM.format(type(density).__name__))
+    u = g("Div", g("Sub", x, shear.location), shear.scale)
+    powers = g("Pow", g("Unsqueeze", u, [1]), shear.powers.double())  # (n, M, d)
+    bend = g("MatMul", g.row_sum(powers, "ReduceProd"), shear.coefficients.T)
+    return log_density(density.density, g, g("Sub", x, bend))
 
 
 @log_density.register

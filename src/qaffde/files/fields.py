@@ -105,6 +105,12 @@ class Fields:
         self.require(not finite or value.isfinite().all(), name, "holds infinite numbers")
         return value
 
+    def whole(self, name: str, *shape: Size) -> Tensor:
+        """A tensor of whole numbers."""
+        value: Tensor = self.item(name, Tensor)
+        self._check(name, value, shape, torch.int64)
+        return value
+
     def positive(self, name: str, *shape: Size) -> Tensor:
         """A tensor of positive doubles."""
         value = self.tensor(name, *shape)

@@ -24,6 +24,7 @@ from qaffde.nn import (
     FourierFeatures,
     GaussianMeasure,
     KernelMeasure,
+    PolynomialShear,
     StandardizedDensity,
     TransformedDensity,
 )
@@ -107,6 +108,8 @@ def _standardized(f: Fields) -> nn.Module:
 
 def _transformed(f: Fields) -> nn.Module:
     density, encoder = f.item("density", StandardizedDensity), f.item("encoder", Transform)
+    n = len(encoder.scale) if isinstance(encoder, PolynomialShear) else n_columns(density)
+    f.require(n == n_columns(density), "encoder", "has other columns")
     return _frozen(TransformedDensity(density, encoder))
 
 

@@ -5,13 +5,16 @@ from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.random import RandomState
 from torch import Tensor
 from torch.distributions import Transform, transforms
 
 from qaffde.files.fields import Fields
 from qaffde.files.values import Recipe, attributes, without_fields
+from qaffde.nn import PolynomialShear
 from qaffde.training import History
+from qaffde.training.shear import MAX_DEGREE
 
 N_KEYS = 624
 """Words of state of a Mersenne twister."""
@@ -76,7 +79,26 @@ def _composed(f: Fields) -> Transform:
     return transforms.ComposeTransform(parts)
 
 
+def _shear(f: Fields) -> Transform:
+    location, scale = f.tensor("location", "d"), f.positive("scale", "d")
+    d = len(scale)
+    order, powers = f.whole("order", "d"), f.whole("powers", "M", "d")
+    f.require(order.sort()[0].equal(torch.arange(d)), "order", "is no order of the columns")
+    f.require(0 <= powers.min() and powers.sum(1).max() <= MAX_DEGREE, "powers", "are wrong")
+    coefficients = f.tensor("coefficients", "d", "M")
+    place = order.argsort()  # of a column in the order
+    latest = torch.where(powers > 0, place, -1).amax(1)  # of a monomial's columns
+    later = (latest[None] >= place[:, None]) & (coefficients != 0)
+    f.require(not later.any(), "coefficients", "are of columns that come later")
+    return PolynomialShear(order, powers, coefficients, location, scale)
+
+
 RECIPES: Mapping[str, Recipe] = {
+    "PolynomialShear": Recipe(
+        PolynomialShear,
+        attributes("order", "powers", "coefficients", "location", "scale"),
+        _shear,
+    ),
     "History": Recipe(
         History, attributes(*(field.name for field in dataclass_fields(History))), _history
     ),

@@ -27,11 +27,24 @@ BLOCK_ROWS = 10_000
 
 @dataclass(frozen=True)
 class Regression:
-    """One column by a polynomial of others: held-out error, terms and their coefficients."""
+    """One column by a polynomial of others.
 
-    error: float
+    Attributes
+    ----------
+    errors : Tensor of shape (F,)
+        Sum of squares in each fold, of what the others have fitted.
+    terms, coefficients : Tensors of shape (p,)
+        Numbers of the monomials, and what all folds make of them.
+    """
+
+    errors: Tensor
     terms: Tensor
     coefficients: Tensor
+
+    @property
+    def error(self) -> float:
+        """Of all folds."""
+        return float(self.errors.sum())
 
 
 def fit_shear(X: Tensor, weight: Tensor, location: Tensor, scale: Tensor) -> PolynomialShear:
@@ -79,7 +92,10 @@ def fit_shear(X: Tensor, weight: Tensor, location: Tensor, scale: Tensor) -> Pol
 def bend(
     grams: Tensor, powers: Tensor, column: int, others: list[int]
 ) -> tuple[float, Regression]:
-    """Share of the held-out error of a line that the best polynomial takes away, and that one."""
+    """Share of the held-out error of a line that the best polynomial takes away, and that one.
+
+    It is none unless every fold sees it: a few rows far out may have most of the squares.
+    """
     foreign = [k for k in range(powers.shape[1]) if k not in others]
     allowed = powers[:, foreign].sum(1) == 0
     degree = powers.sum(1)
@@ -88,21 +104,22 @@ def bend(
         regress(grams, target, (allowed & (degree <= p)).nonzero()[:, 0])
         for p in range(1, int(degree.max()) + 1)
     ]
-    best, whole = min(fits, key=lambda fit: fit.error), float(grams[:, target, target].sum())
-    if best.error < LEAST_REST * whole:
+    line, best = fits[0], min(fits, key=lambda fit: fit.error)
+    nothing_left = best.error < LEAST_REST * float(grams[:, target, target].sum())
+    if nothing_left or (best.errors > line.errors).any():
         return 0.0, best
-    return 1 - best.error / fits[0].error, best
+    return 1 - best.error / line.error, best
 
 
 def regress(grams: Tensor, target: int, terms: Tensor) -> Regression:
     """Least squares of one monomial by others, from the Gram matrices (F, M, M) of the folds."""
     total = grams.sum(0)
-    error = 0.0
+    errors = []
     for held_out in grams:
         beta = _solve(total - held_out, target, terms)
         cross, square = held_out[terms, target], held_out[terms][:, terms]
-        error += float(held_out[target, target] - 2 * beta @ cross + beta @ square @ beta)
-    return Regression(error, terms, _solve(total, target, terms))
+        errors.append(held_out[target, target] - 2 * beta @ cross + beta @ square @ beta)
+    return Regression(torch.stack(errors), terms, _solve(total, target, terms))
 
 
 def fold_grams(U: Tensor, weight: Tensor, powers: Tensor) -> Tensor:
