@@ -9,6 +9,8 @@ from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
 from qaffde import QAFFDESGD
+from qaffde.estimators.survey import Look
+from qaffde.training.peers import ALONE, Alone
 from tests.sgd_models import FIXED, Logarithm, Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")
@@ -61,6 +63,30 @@ def test_a_shear_in_front_is_a_change_of_variables_of_unit_volume(legendre):
     expected = shear.inv(torch.as_tensor(plain.sample(20, random_state=0)))
     np.testing.assert_allclose(draws, expected)
     assert model.encoder == "shear"
+
+
+class TwoHalves(Alone):
+    """Two processes, of which this one is the first, that have half of the rows each."""
+
+    size = 2
+
+    def __init__(self, others):
+        self.others = others
+
+    def gather(self, make):
+        return [make(), self.others]
+
+
+def test_a_shear_of_several_processes_is_that_of_all_rows():
+    bent = torch.as_tensor(np.column_stack([X[:, 0] + 0.5 * X[:, 1] ** 2, X[:, 1]]))
+    model, ones = QAFFDESGD(encoder="shear"), torch.ones(len(bent), dtype=torch.float64)
+    half = len(bent) // 2
+    whole = model._own_encoder(bent, ones, 0, ALONE)
+    peers = TwoHalves(Look.at(bent[half:], ones[half:], 0))
+    both = model._own_encoder(bent[:half], ones[:half], 0, peers)
+    torch.testing.assert_close(both(bent), whole(bent))
+    part = model._own_encoder(bent[:half], ones[:half], 0, ALONE)
+    assert not torch.allclose(part(bent), whole(bent))
 
 
 @pytest.mark.parametrize("encoder", [AffineTransform(1.0, 2.0), Logarithm(), Stretch(), "shear"])
