@@ -45,10 +45,10 @@ def test_what_a_trial_draws_does_not_depend_on_interruptions(storage, sampler):
 
 
 def test_settings_of_single_trials_come_before_those_that_are_drawn(storage):
-    spaces = ({}, {"kind": Choice(("b",))}, SPACE)
+    spaces = ({}, {"form": Choice(("c",))}, SPACE)
     search = Search("s", spaces, tiny_budget(), storage)
     first, second, third, fourth = drawn(search, range(4))
-    assert (first, second) == ({}, {"kind": "b"})
+    assert (first, second) == ({}, {"form": "c"})
     assert third.keys() == fourth.keys() == SPACE.keys()
     row = {"trial": 1, "status": "complete", "validation": -2.5, "sampled": second}
     again = Search("t", spaces, tiny_budget(), storage)

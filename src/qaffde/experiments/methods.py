@@ -104,7 +104,8 @@ class Method:
     space : dict of {str: Range or Choice}
         What the trials after the first draw from.
     also : tuple of dict of {str: Choice}
-        Settings of the trials between the first and those: each has one value to choose.
+        Settings of the trials between the first and those: each has one value to choose, under a
+        name that `space` does not have.
     colour, marker : str
         In figures: Okabe and Ito's palette and more, told apart by the marker too.
     resolve : callable
