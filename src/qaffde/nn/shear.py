@@ -10,7 +10,7 @@ from torch.distributions import Transform, constraints
 class PolynomialShear(Transform):
     r"""Take from each column a polynomial of the columns before it, in some order π.
 
-    .. math:: z_j = x_j - f_j\bigl(x_{\pi(1)}, \dots, x_{\pi(k - 1)}\bigr), \qquad j = \pi(k)
+    .. math:: z_j = x_j - f_j\bigl(x_{\pi(1)}, \ldots, x_{\pi(k - 1)}\bigr), \qquad j = \pi(k)
 
     The Jacobian is triangular, with ones on its diagonal, so that volumes stay as they are, and
     the inverse is exact: columns are found again one after the other. A banana becomes an
