@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qaffde import QAFFDESGD, load
-from qaffde.estimators import data_measure, likelihood_design
+from qaffde.estimators import averages, data_measure
 from qaffde.targets import RandomGMM
 
 
@@ -15,7 +15,7 @@ def rows():
 
 @pytest.fixture
 def model(rows, monkeypatch):
-    monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 400)
+    monkeypatch.setattr(averages, "CHOICE_WORK", 400)
     monkeypatch.setattr(data_measure, "AVERAGE_WORK", 800)
     return QAFFDESGD(random_state=0).fit(rows)
 
@@ -33,6 +33,6 @@ def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tm
 
 
 def test_a_number_of_features_is_kept(rows, monkeypatch):
-    monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 200)
+    monkeypatch.setattr(averages, "CHOICE_WORK", 200)
     monkeypatch.setattr(data_measure, "AVERAGE_WORK", 200)
     assert QAFFDESGD(n_features=64, random_state=0).fit(rows).n_fourier_features_ == 64

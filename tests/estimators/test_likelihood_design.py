@@ -7,57 +7,28 @@ from dataclasses import replace
 import pytest
 import torch
 
-from qaffde.estimators import data_measure, likelihood_design
-from qaffde.estimators.data_measure import MeasureSpec, average_mixture
-from qaffde.estimators.likelihood_design import Candidate, Search, stiffer, wider
-
-GENERATOR = torch.Generator().manual_seed(0)
-Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)
-BOX, GAUSSIAN = MeasureSpec("box", roomy=True), MeasureSpec("gaussian")
-SUMMIT = torch.tensor([0.3, 0.9], dtype=torch.float64)
-BEST_RIDGE = 900.0
-
-
-def n_held_out(splits):
-    return sum(len(split.valid) for split in splits)
-
-
-class Judge:
-    """Concave in the logarithms of bandwidths and ridge; some measures are better than others."""
-
-    def __init__(self, bonus=None):
-        self.bonus = {"box": 0.0, "gaussian": 0.0, "mixture": 0.0} | (bonus or {})
-        self.seen = []
-
-    def __call__(self, measure, candidate, splits):
-        self.seen.append(str(candidate))
-        away = (candidate.bandwidth / SUMMIT).log().square().sum()
-        away = away + 0.1 * math.log(candidate.ridge / BEST_RIDGE) ** 2
-        value = self.bonus[candidate.spec.name] - away
-        return value.expand(n_held_out(splits))
-
-
-def search_with(
-    judge,
-    known=None,
-    deadline=math.inf,
-    report=lambda name, value: None,
-    rows=Z,
-    *,
-    free=False,
-):
-    known = {} if known is None else known
-    weight = torch.ones(len(rows), dtype=torch.float64)
-    return Search(
-        rows, weight, judge, seed=0, deadline=deadline, known=known, report=report, free=free
-    )
+from qaffde.estimators import candidates, likelihood_design
+from qaffde.estimators.candidates import Candidate, plainer, stiffer, wider
+from qaffde.estimators.data_measure import MeasureSpec
+from qaffde.estimators.likelihood_design import Search
+from tests.search_judges import (
+    BEST_RIDGE,
+    BOX,
+    GAUSSIAN,
+    GENERATOR,
+    SUMMIT,
+    Judge,
+    Z,
+    n_held_out,
+    search_with,
+)
 
 
 def test_the_summit_is_found_to_a_step():
     found = search_with(Judge()).run([BOX], None, None)
     ratio = (found.bandwidth / SUMMIT).log().abs()
     assert (ratio <= math.log(likelihood_design.FINE_STEP)).all()
-    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(likelihood_design.RIDGE_STEP)
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(candidates.RIDGE_STEP)
 
 
 @pytest.mark.parametrize("bandwidth", [0.05, 5.0])
@@ -90,7 +61,7 @@ def test_a_given_bandwidth_stays():
     h = torch.tensor([2.0, 3.0], dtype=torch.float64)
     found = search_with(Judge()).run([BOX], h, None)
     assert torch.equal(found.bandwidth, h)
-    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(likelihood_design.RIDGE_STEP)
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(candidates.RIDGE_STEP)
 
 
 def test_a_given_ridge_stays():
@@ -289,150 +260,48 @@ def test_candidates_are_named_by_all_that_they_are():
     assert len(names) == 16
 
 
-MANY = torch.randn(2500, 4, generator=GENERATOR, dtype=torch.float64)
-OPEN = MeasureSpec("mixture", 0)
+ONE = MeasureSpec("mixture", 1)
 
 
-@pytest.fixture
-def short_chains(monkeypatch):
-    monkeypatch.setattr(likelihood_design, "CHOICE_WORK", 200)
+def test_one_gaussian_of_one_column_is_bent_before_it_is_bare():
+    narrow = Candidate(replace(ONE, blur=0.4), torch.tensor([0.5], dtype=torch.float64), 9.0)
+    bent, bare = plainer(narrow)
+    assert bent == Candidate(ONE, bent.bandwidth, 9.0)
+    assert bent.bandwidth.tolist() == [candidates.BENT_BANDWIDTH]
+    assert (bare.spec, bare.bare) == (ONE, True)
 
 
-def average_search(bare_bonus, *, free=True):
-    """A judge of four columns that likes a base measure left as it is by so much more."""
-
-    def judge(measure, candidate, splits):
-        value = torch.tensor(bare_bonus if candidate.bare else 0.0, dtype=torch.float64)
-        return (value - candidate.ridge / 1e6).expand(n_held_out(splits))
-
-    return search_with(judge, rows=MANY, free=free)
+@pytest.mark.parametrize(("spec", "columns"), [(ONE, 2), (TWO, 1), (TWO, 2)])
+def test_other_mixtures_are_not_bent(spec, columns):
+    (bare,) = plainer(Candidate(spec, torch.ones(columns)))
+    assert bare.bare
 
 
-@pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
-def test_an_averaged_base_is_bare_unless_the_rule_gains(short_chains, bonus, bare):
-    found = average_search(bonus).run([OPEN], None, None)
-    assert found.spec.strength is not None
-    assert found.bare == bare
+class LikesWidth:
+    """A judge of one column that likes bare Gaussians and widths by so much, with noise."""
 
-
-class LikesOne:
-    """A judge that likes the candidates of one base measure better."""
-
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, bare, bent):
+        self.gain = {"bare": bare, "bent": bent}
 
     def __call__(self, measure, candidate, splits):
-        value = 0.5 * (candidate.spec.name == self.name) - candidate.ridge / 1e6
-        return torch.tensor(value, dtype=torch.float64).expand(n_held_out(splits))
-
-
-@pytest.mark.parametrize("name", ["mixture", "box"])
-def test_of_three_columns_an_average_is_taken_where_it_leads(short_chains, name):
-    search = search_with(LikesOne(name), rows=MANY[:, :3], free=True)
-    found = search.run([BOX, OPEN], None, None)
-    assert found.spec.name == name
-    assert (found.spec.strength is None) == (name == "box")
-    assert found.bare == (name == "mixture")
-
-
-def test_two_columns_keep_the_most_likely_mixture():
-    search = search_with(Judge(), rows=MANY[:, :2], free=True)
-    assert search.chosen[0].strength is None
-
-
-def test_a_base_is_averaged_only_where_that_is_allowed():
-    found = average_search(1.0, free=False).run([OPEN], None, None)
-    assert found.spec.strength is None
-    assert not found.bare
-
-
-def test_an_average_is_judged_on_rows_that_it_did_not_see(short_chains):
-    search = average_search(0.0)
-    split = search.splits[likelihood_design.ROUGH_ROWS][0]
-    spec, mixture = search.chosen
-    alone = average_mixture(
-        spec,
-        split.train,
-        split.train_weight,
-        search.generator(),
-        work=likelihood_design.CHOICE_WORK,
-    )
-    assert torch.equal(mixture.means, alone.means)
-
-
-def test_few_rows_of_many_columns_keep_the_most_likely_mixture():
-    search = search_with(Judge(), rows=MANY[:200])
-    assert search.chosen[0].strength is None
-
-
-class Averages(Judge):
-    """A judge that knows by how much an average is better than all else, row by row."""
-
-    def __init__(self, lead, bonus):
-        super().__init__(bonus)
-        self.lead = lead
-
-    def __call__(self, measure, candidate, splits):
-        scores = super().__call__(measure, candidate, splits)
-        if candidate.bare and candidate.spec.strength is None:
-            return scores - self.bonus["bare"]
-        if candidate.spec.strength is None:
-            return scores
-        noise = torch.linspace(-1, 1, len(scores), dtype=scores.dtype)
-        return super().__call__(measure, replace(candidate, spec=BOX), splits) + self.lead + noise
-
-
-@pytest.fixture
-def few_columns(short_chains, monkeypatch):
-    monkeypatch.setattr(data_measure, "AVERAGE_WORK", 200)
-    monkeypatch.setattr(likelihood_design, "AVERAGE_REACH", math.inf)
-
-
-ROWS = torch.randn(3000, 2, generator=GENERATOR, dtype=torch.float64)
+        noise = torch.linspace(-1, 1, n_held_out(splits), dtype=torch.float64)
+        wide = float(candidate.bandwidth) == candidates.BENT_BANDWIDTH
+        form = "bare" if candidate.bare else "bent" if wide else "narrow"
+        return noise * (form == "narrow") + self.gain.get(form, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("lead", "is_averaged"),
-    [(0.1, True), (0.0, False), (0.005, False), (-0.1, False)],
-)
-@pytest.mark.usefixtures("few_columns")
-def test_an_average_replaces_features_where_rows_see_that_it_is_better(lead, is_averaged):
-    """Its noise is a standard error of about .01."""
-    judge = Averages(lead, {"bare": 1.0})
-    found = search_with(judge, rows=ROWS, free=True).run([BOX], None, None)
-    assert (found.spec.strength is not None) is is_averaged
-    assert found.bare is is_averaged
-
-
-@pytest.mark.usefixtures("few_columns")
-@pytest.mark.parametrize(
-    ("columns", "free", "left", "reach", "is_averaged"),
+    ("bare", "bent", "found"),
     [
-        (2, True, math.inf, math.inf, True),
-        (2, False, math.inf, math.inf, False),
-        (2, True, 10.0, math.inf, False),
-        (2, True, math.inf, -math.inf, False),
-        (1, True, math.inf, math.inf, True),
+        (0.0, 0.0, "bent"),
+        (0.0, -0.5, "bare"),
+        (-0.5, 0.0, "bent"),
+        (0.5, 0.0, "bare"),
+        (-0.5, -0.5, "narrow"),
     ],
 )
-def test_when_an_average_is_tried(columns, free, left, reach, is_averaged, monkeypatch):
-    monkeypatch.setattr(likelihood_design, "AVERAGE_REACH", reach)
-    monkeypatch.setattr("tests.estimators.test_likelihood_design.SUMMIT", SUMMIT[:columns])
-    judge = Averages(1.0, {"bare": 1.0})
-    search = search_with(
-        judge, rows=ROWS[:, :columns], free=free, deadline=time.monotonic() + left
-    )
-    found = search.run([BOX], None, None)
-    assert (found.spec.strength is not None) is is_averaged
-    if is_averaged:
-        n_parts = likelihood_design.N_DRAWS * likelihood_design.PARTS_A_COLUMN * columns
-        assert found.spec.n_components == n_parts
-        assert "averaged, bare" in str(found)
-
-
-@pytest.mark.usefixtures("few_columns")
-def test_a_bare_mixture_is_not_averaged():
-    judge = Averages(1.0, {"bare": 0.0, "mixture": 0.0})
-    found = search_with(judge, rows=ROWS, free=True).run([MeasureSpec("mixture", 2)], None, None)
-    assert found.bare
-    assert found.spec.strength is None
+def test_a_gaussian_is_bent_where_rows_cannot_tell(bare, bent, found):
+    search = search_with(LikesWidth(bare, bent), rows=MORE[:, :1], free=True)
+    best = search.run([ONE], None, None)
+    wide = best.bandwidth.tolist() == [candidates.BENT_BANDWIDTH]
+    assert (best.bare, wide) == (found == "bare", found == "bent")

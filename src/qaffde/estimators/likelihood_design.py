@@ -2,18 +2,29 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
 
-from qaffde.estimators.data_measure import (
-    MeasureSpec,
-    average_mixture,
-    blur_measure,
-    within_scale,
+from qaffde.estimators.averages import (
+    AVERAGE_ROWS,
+    AVERAGE_SIZES,
+    MIN_AVERAGED,
+    PARTS_A_COLUMN,
+    choose_average,
 )
+from qaffde.estimators.candidates import (
+    RIDGE_ROWS,
+    Candidate,
+    Move,
+    blurrier,
+    plainer,
+    sharp,
+    stiffer,
+    wider,
+)
+from qaffde.estimators.data_measure import MeasureSpec, blur_measure, within_scale
 from qaffde.estimators.design import (
     MIN_SCALE,
     Split,
@@ -24,25 +35,15 @@ from qaffde.estimators.design import (
 )
 from qaffde.estimators.totals import Totals
 from qaffde.nn import BaseMeasure, GaussianMeasure
-from qaffde.training.posterior import N_DRAWS, Monomials
 
 ROUGH_ROWS, FINE_ROWS = 40_000, 60_000
 FINE_FOLDS = 3
-RIDGE_ROWS = 100.0
-"""The ridge begins at this number over that of the rows."""
 START_FACTOR = 1.2
-ROUGH_STEP, FINE_STEP, RIDGE_STEP, BLUR_STEP = 2**0.5, 2**0.3, 3.0, 0.4
+ROUGH_STEP, FINE_STEP = 2**0.5, 2**0.3
 ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
 """Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
 BASE_ERRORS = 2.0
 """Standard errors within which the rough search cannot tell base measures apart."""
-AVERAGE_ROWS, AVERAGE_SIZES, STRENGTH, CHOICE_WORK = 80, (1, 8, 64, 128), 20.0, 10_240
-"""Of mixtures averaged over their posterior: the least rows for each number of a mean and
-variances, components of a draw to choose from, rows that a prior may be worth, and
-sweeps times components."""
-MIN_AVERAGED, PARTS_A_COLUMN = 3, 4
-"""From this number of columns on, mixtures are averaged over their posterior; with fewer, one of
-so many components for each column in a draw is a rival of what was found."""
 AVERAGE_REACH, AVERAGE_SECONDS = 0.02, 20.0
 """Nats by which the most likely mixture may be behind for its average to be tried, and what that
 may take."""
@@ -51,40 +52,8 @@ MAX_STRETCHED = 3
 """Up to this number of columns, each has a bandwidth of its own."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """What is chosen before the likelihood is maximised.
-
-    Parameters
-    ----------
-    spec : MeasureSpec
-    bandwidth : Tensor of shape (d,)
-        Of the frequencies, in units of the rows.
-    ridge : float
-        Times the number of rows.
-    bare : bool
-        Whether the base measure is left as it is, with one constant feature.
-    """
-
-    spec: MeasureSpec
-    bandwidth: Tensor
-    ridge: float = RIDGE_ROWS
-    bare: bool = False
-
-    def __str__(self) -> str:
-        h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
-        size = f" of {self.spec.n_components}" if self.spec.name == "mixture" else ""
-        size += " averaged" if self.spec.strength is not None else ""
-        size += f" blurred by {self.spec.blur:.4g}" if self.spec.blur else ""
-        if self.bare:
-            return f"{self.spec.name}{size}, bare"
-        return f"{self.spec.name}{size}, bandwidth {h}, ridge {self.ridge:.4g}/n"
-
-
 Judge = Callable[[BaseMeasure, Candidate, list[Split]], Tensor]
 """Held-out log-densities of a candidate on a measure, one for each validation row of splits."""
-Move = Callable[[Candidate, int], Candidate]
-"""A neighbour of a candidate, in direction 1 or −1."""
 
 
 class Search:
@@ -191,7 +160,7 @@ class Search:
         stretches = self._stretches(len(h)) if bandwidth is None else []
         stiffen: list[Move] = [stiffer] if ridge is None else []
         if highest.spec.strength is not None:
-            best = self._best(_bared(highest), ROUGH_ROWS, BASE_ERRORS)
+            best = self._best([*plainer(highest), highest], ROUGH_ROWS, BASE_ERRORS)
             return best if best.bare else self._climb(best, stiffen, ROUGH_ROWS)
         rivals = self._rivals([c for c in summits if c.spec.strength is None])
 
@@ -199,13 +168,14 @@ class Search:
             blurs = candidate.spec.name == "mixture" and bandwidth is None
             return stretches + stiffen + ([blurrier] if blurs else [])
 
-        best = self._finest(rivals, moves)
-        return best if best.bare else self._averaged(self._sharpened(best, stretches))
+        finest = self._finest(rivals, moves)
+        plain = self._plainest(finest)
+        return plain or self._averaged(self._sharpened(finest, stretches))
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
         unjudged = vars(self).get("chosen", (None, None))[1]  # where all but the size was given
-        judged = next((m for (s, *_), m in self.fits.items() if s == _sharp(spec)), unjudged)
+        judged = next((m for (s, *_), m in self.fits.items() if s == sharp(spec)), unjudged)
         return spec.fit(self.Z, self.weight, h, self.generator(), judged, totals)
 
     def scores(self, candidate: Candidate, rows: int) -> Tensor:
@@ -253,7 +223,7 @@ class Search:
 
     def _fitted(self, candidate: Candidate, rows: int, number: int) -> BaseMeasure:
         """The base measure of a candidate, fitted once for each group of splits, then blurred."""
-        spec, h = _sharp(candidate.spec), candidate.bandwidth
+        spec, h = sharp(candidate.spec), candidate.bandwidth
         key = (spec, rows, number)
         if key not in self.fits:
             group = self._groups(spec, rows)[number]
@@ -285,15 +255,20 @@ class Search:
     def _finest(
         self, rivals: list[Candidate], moves: Callable[[Candidate], list[Move]]
     ) -> Candidate:
-        """The highest that rivals climb to by their moves, or a mixture that is as good alone."""
+        """The highest that rivals climb to by their moves."""
         best = self._climb(rivals[0], moves(rivals[0]), FINE_ROWS)
         for rival in rivals[1:]:
             if not self._is_late(FINE_ROWS):
                 other = self._climb(rival, moves(rival), FINE_ROWS)
                 best = self._highest([best, other], FINE_ROWS)
-        if self.free and best.spec.kind == "mixture" and not self._is_late(FINE_ROWS):
-            return self._best(_bared(best), FINE_ROWS)
         return best
+
+    def _plainest(self, candidate: Candidate) -> Candidate | None:
+        """A plainer form of a mixture, where there is one that is as good."""
+        if not self.free or candidate.spec.kind != "mixture" or self._is_late(FINE_ROWS):
+            return None
+        best = self._best([*plainer(candidate), candidate], FINE_ROWS)
+        return None if best is candidate else best
 
     def _highest(self, candidates: list[Candidate], rows: int) -> Candidate:
         if len(candidates) == 1:
@@ -359,57 +334,3 @@ class Search:
         """Whether one more candidate, if it takes as long as the last, would end too late."""
         longest = max(self.seconds.values(), default=0.0)
         return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
-
-
-def choose_average(
-    split: Split, generator: Callable[[], Generator], sizes: tuple[int, ...]
-) -> tuple[MeasureSpec, GaussianMeasure]:
-    """Number of components and prior of a mixture averaged over its posterior.
-
-    From three columns on no lattice of frequencies reaches all modes, and the base measure has to.
-    """
-    n, d = split.train.shape
-    most = n // (AVERAGE_ROWS * (d + 2) // 4)
-    valid = Monomials(split.valid)
-    found: dict[MeasureSpec, GaussianMeasure] = {}
-
-    def value(spec: MeasureSpec) -> float:
-        found[spec] = average_mixture(
-            spec, split.train, split.train_weight, generator(), work=CHOICE_WORK
-        )
-        return weighted_mean(valid.log_terms(found[spec]).logsumexp(1), split.valid_weight)
-
-    offered = dict.fromkeys(min(size, most) for size in sizes)
-    free = [MeasureSpec("mixture", N_DRAWS * size, strength=0.0) for size in offered]
-    values = {spec: value(spec) for spec in free}
-    held = replace(max(values, key=values.__getitem__), strength=STRENGTH)
-    values[held] = value(held)
-    best = max(values, key=values.__getitem__)
-    return best, found[best]
-
-
-def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
-    """Move that multiplies the bandwidth of the columns that are marked by one."""
-    return lambda candidate, direction: replace(
-        candidate, bandwidth=candidate.bandwidth * factor ** (direction * columns)
-    )
-
-
-def blurrier(candidate: Candidate, direction: int) -> Candidate:
-    """Move that blurs a mixture, whose own bumps may be finer than the features can take back."""
-    blur = max(0.0, candidate.spec.blur + BLUR_STEP * direction)
-    return replace(candidate, spec=replace(candidate.spec, blur=blur))
-
-
-def _bared(candidate: Candidate) -> list[Candidate]:
-    """The base measure alone, as it was fitted, and the candidate."""
-    return [replace(candidate, spec=_sharp(candidate.spec), bare=True), candidate]
-
-
-def _sharp(spec: MeasureSpec) -> MeasureSpec:
-    return replace(spec, blur=0.0)
-
-
-def stiffer(candidate: Candidate, direction: int) -> Candidate:
-    """Move that multiplies the ridge."""
-    return replace(candidate, ridge=candidate.ridge * RIDGE_STEP**direction)

@@ -21,13 +21,14 @@ from qaffde.estimators.assembly import (
 )
 from qaffde.estimators.bandwidth import silverman
 from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.candidates import RIDGE_ROWS, Candidate
 from qaffde.estimators.data_measure import MeasureSpec, n_distinct
 from qaffde.estimators.design import Split
 from qaffde.estimators.encoder import (
     has_parameters,
 )
 from qaffde.estimators.kernel_rule import held_out_kde
-from qaffde.estimators.likelihood_design import RIDGE_ROWS, Candidate, Search
+from qaffde.estimators.likelihood_design import Search
 from qaffde.estimators.rows import Clock, Rows
 from qaffde.estimators.totals import effective_count
 from qaffde.nn import (

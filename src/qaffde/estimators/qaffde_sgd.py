@@ -15,6 +15,7 @@ from qaffde.estimators.assembly import (
     in_data_units,
 )
 from qaffde.estimators.base import Array
+from qaffde.estimators.candidates import Candidate
 from qaffde.estimators.compute import Compute
 from qaffde.estimators.encoder import (
     behind,
@@ -22,7 +23,6 @@ from qaffde.estimators.encoder import (
     has_parameters,
     own_encoder,
 )
-from qaffde.estimators.likelihood_design import Candidate
 from qaffde.estimators.likelihood_parameters import LikelihoodParameters
 from qaffde.estimators.parameters import (
     check_bandwidth,
