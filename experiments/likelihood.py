@@ -234,7 +234,8 @@ a posterior, and the variant "gaussian", were developed on seed 12 of the random
 the choice between box and mixture was left to more rows, and a mixture may stay bare in few
 columns too: that was tried on other draws of four planar sets before it was measured here. Since
 then a mixture averaged over its posterior is a rival of features in one and two columns, too, if
-20 seconds of the search are left; the planar rows are older.
+20 seconds of the search are left, and one Gaussian of one column is bent by wide features; the
+planar rows are older.
 
 ## Planar densities, {PLANAR_SIZE[0]:,} training and {PLANAR_SIZE[1]:,} test points
 

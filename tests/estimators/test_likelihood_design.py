@@ -263,10 +263,11 @@ def test_candidates_are_named_by_all_that_they_are():
 ONE = MeasureSpec("mixture", 1)
 
 
-def test_one_gaussian_of_one_column_is_bent_before_it_is_bare():
+@pytest.mark.parametrize(("given", "ridge"), [(None, candidates.BENT_RIDGE), (9.0, 9.0)])
+def test_one_gaussian_of_one_column_is_bent_before_it_is_bare(given, ridge):
     narrow = Candidate(replace(ONE, blur=0.4), torch.tensor([0.5], dtype=torch.float64), 9.0)
-    bent, bare = plainer(narrow)
-    assert bent == Candidate(ONE, bent.bandwidth, 9.0)
+    bent, bare = plainer(narrow, given)
+    assert (bent.spec, bent.ridge, bent.bare) == (ONE, ridge, False)
     assert bent.bandwidth.tolist() == [candidates.BENT_BANDWIDTH]
     assert (bare.spec, bare.bare) == (ONE, True)
 
@@ -277,31 +278,40 @@ def test_other_mixtures_are_not_bent(spec, columns):
     assert bare.bare
 
 
-class LikesWidth:
-    """A judge of one column that likes bare Gaussians and widths by so much, with noise."""
+class LikesForms:
+    """A judge of one column that likes some forms of candidates by so much, with noise."""
 
-    def __init__(self, bare, bent):
-        self.gain = {"bare": bare, "bent": bent}
+    def __init__(self, **gain):
+        self.gain = gain
 
     def __call__(self, measure, candidate, splits):
         noise = torch.linspace(-1, 1, n_held_out(splits), dtype=torch.float64)
         wide = float(candidate.bandwidth) == candidates.BENT_BANDWIDTH
-        form = "bare" if candidate.bare else "bent" if wide else "narrow"
-        return noise * (form == "narrow") + self.gain.get(form, 0.0)
+        form = "bare" if candidate.bare else "bent" if wide else candidate.spec.name
+        return noise * (form in ("box", "gaussian")) + self.gain.get(form, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("bare", "bent", "found"),
+    ("gain", "found"),
     [
-        (0.0, 0.0, "bent"),
-        (0.0, -0.5, "bare"),
-        (-0.5, 0.0, "bent"),
-        (0.5, 0.0, "bare"),
-        (-0.5, -0.5, "narrow"),
+        ({}, "bent"),
+        ({"bent": -0.5}, "bare"),
+        ({"bare": -0.5}, "bent"),
+        ({"bare": 0.5}, "bare"),
+        ({"gaussian": 0.2}, "gaussian"),
+        ({"box": 0.01}, "bent"),
+        ({"box": 0.01, "bent": -0.5}, "bare"),
+        ({"box": 0.01, "bent": -0.5, "bare": -0.5}, "box"),
     ],
 )
-def test_a_gaussian_is_bent_where_rows_cannot_tell(bare, bent, found):
-    search = search_with(LikesWidth(bare, bent), rows=MORE[:, :1], free=True)
-    best = search.run([ONE], None, None)
+def test_a_gaussian_is_bent_where_rows_cannot_tell(gain, found):
+    """The noise of box and features is a standard error of about .017."""
+    search = search_with(LikesForms(**gain), rows=MORE[:, :1], free=True)
+    best = search.run([BOX, ONE], None, None)
     wide = best.bandwidth.tolist() == [candidates.BENT_BANDWIDTH]
-    assert (best.bare, wide) == (found == "bare", found == "bent")
+    assert ("bare" if best.bare else "bent" if wide else best.spec.name) == found
+
+
+def test_a_box_that_was_asked_for_is_not_bent():
+    best = search_with(LikesForms(), rows=MORE[:, :1], free=True).run([BOX], None, None)
+    assert best.spec.name == "box"

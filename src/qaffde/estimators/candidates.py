@@ -11,9 +11,9 @@ from qaffde.estimators.data_measure import MeasureSpec
 RIDGE_ROWS = 100.0
 """The ridge begins at this number over that of the rows."""
 RIDGE_STEP, BLUR_STEP = 3.0, 0.4
-BENT_BANDWIDTH = 2.7
-"""Of features that bend one Gaussian, in its standard deviations: so wide, they see its skewness
-and little else."""
+BENT_BANDWIDTH, BENT_RIDGE = 2.7, 10.0
+"""Of features that bend one Gaussian, in its standard deviations and times the number of rows: so
+wide, they see its skewness and little else."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,24 @@ def stiffer(candidate: Candidate, direction: int) -> Candidate:
     return replace(candidate, ridge=candidate.ridge * RIDGE_STEP**direction)
 
 
-def plainer(candidate: Candidate) -> list[Candidate]:
-    """Forms of a mixture to take where held-out rows cannot tell them from the candidate.
+def plainer(candidate: Candidate, ridge: float | None = None) -> list[Candidate]:
+    """Forms of a mixture to take where held-out rows cannot tell them from the best.
 
     The base measure alone, as it was fitted. In one column one Gaussian lacks little but
     skewness, a single number, which it takes long for held-out rows to see: there it is bent by
-    wide features first.
+    wide features first, with the ridge that is given, if one is.
     """
     bare = replace(candidate, spec=sharp(candidate.spec), bare=True)
-    if candidate.spec.name == "gaussian" and len(candidate.bandwidth) == 1:
-        width = torch.full_like(candidate.bandwidth, BENT_BANDWIDTH)
-        return [replace(bare, bandwidth=width, bare=False), bare]
-    return [bare]
+    if not is_bell(candidate):
+        return [bare]
+    width = torch.full_like(candidate.bandwidth, BENT_BANDWIDTH)
+    return [Candidate(bare.spec, width, BENT_RIDGE if ridge is None else ridge), bare]
+
+
+def is_bell(candidate: Candidate) -> bool:
+    """Whether the base measure is a mixture of one Gaussian, of one column."""
+    spec = candidate.spec
+    return (spec.kind, spec.name) == ("mixture", "gaussian") and len(candidate.bandwidth) == 1
 
 
 def sharp(spec: MeasureSpec) -> MeasureSpec:

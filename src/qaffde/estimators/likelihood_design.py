@@ -19,6 +19,7 @@ from qaffde.estimators.candidates import (
     Candidate,
     Move,
     blurrier,
+    is_bell,
     plainer,
     sharp,
     stiffer,
@@ -169,7 +170,7 @@ class Search:
             return stretches + stiffen + ([blurrier] if blurs else [])
 
         finest = self._finest(rivals, moves)
-        plain = self._plainest(finest)
+        plain = self._plainest(finest, rivals, ridge)
         return plain or self._averaged(self._sharpened(finest, stretches))
 
     def measure(self, spec: MeasureSpec, h: Tensor, totals: Totals | None = None) -> BaseMeasure:
@@ -263,12 +264,21 @@ class Search:
                 best = self._highest([best, other], FINE_ROWS)
         return best
 
-    def _plainest(self, candidate: Candidate) -> Candidate | None:
-        """A plainer form of a mixture, where there is one that is as good."""
-        if not self.free or candidate.spec.kind != "mixture" or self._is_late(FINE_ROWS):
+    def _plainest(
+        self, finest: Candidate, rivals: list[Candidate], ridge: float | None
+    ) -> Candidate | None:
+        """A plainer form of a mixture, where there is one that is as good as the finest.
+
+        What climbed to the top of many candidates is ahead by luck, too: one bell is given up
+        for it, or for features on a box, only where held-out rows are sure.
+        """
+        bells = [rival for rival in rivals if is_bell(rival)]
+        mixtures = bells or [finest] * (finest.spec.kind == "mixture")
+        if not self.free or not mixtures or self._is_late(FINE_ROWS):
             return None
-        best = self._best([*plainer(candidate), candidate], FINE_ROWS)
-        return None if best is candidate else best
+        forms = [*plainer(mixtures[0], ridge), finest]
+        best = self._best(forms, FINE_ROWS, BASE_ERRORS if bells else 1.0)
+        return None if best is finest else best
 
     def _highest(self, candidates: list[Candidate], rows: int) -> Candidate:
         if len(candidates) == 1:

@@ -83,7 +83,8 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         "auto" chooses by held-out likelihood between the box (of up to three columns; it is tight
         where the density stops at an edge and roomy where it fades out) and the mixture, whose
         size may be one. Where held-out rows cannot tell that features add anything to a mixture,
-        and no parameter asks for features or a rank, it is left bare: one constant feature.
+        and no parameter asks for features or a rank, it is left bare: one constant feature. (One
+        Gaussian of one column is bent a little instead, by wide features that see its skewness.)
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
     ridge : float or "auto", default="auto"
