@@ -16,7 +16,13 @@ from qaffde.experiments.report import report
 from qaffde.experiments.results import OURS, Results
 from qaffde.experiments.rows import read_rows
 from qaffde.experiments.runner import Files, run_cells
-from qaffde.experiments.tables import is_best, metric_table, planar_page, seconds_table
+from qaffde.experiments.tables import (
+    dimension_verdict,
+    is_best,
+    metric_table,
+    planar_page,
+    seconds_table,
+)
 from tests.experiments.tiny import tiny_config
 
 KERNEL = KernelBudget((0,), (8, 16), n_epochs=1, n_pairs=500, batch_size=250, learning_rate=0.02)
@@ -117,6 +123,26 @@ def final(name, method, seed=0, **metrics):
         "status": "complete",
         "metrics": {"spearman": 0.9, "mean_absolute_error": 0.1, "excess_nll": 0.1} | metrics,
     }
+
+
+def test_a_set_of_many_seeds_counts_once_in_seconds():
+    times = {"arc": [1.0] * 9 + [2.0], "binomial": [5.0], "star_eight": [6.0]}
+    rows = [
+        final(name, "qaffde", k) | {"fit_cpu_seconds": seconds}
+        for name, of_seeds in times.items()
+        for k, seconds in enumerate(of_seeds)
+    ]
+    assert Results(rows, [], tuple(times)).seconds("qaffde", "fit_cpu_seconds") == 5.0
+
+
+@pytest.mark.parametrize(("made", "leads", "ties"), [(0.8, 1, 1), (0.9001, 0, 1), (0.99, 0, 0)])
+def test_the_verdict_over_dimensions_tells_leads_from_ties(made, leads, ties):
+    name = "random_gmm(1, 1.0)"
+    rows = [final(name, "qaffde_sgd", k, spearman=v) for k, v in enumerate((0.88, 0.92))]
+    rows += [final(name, "made", spearman=made), final(name, "kde", spearman=0.9999)]
+    said = dimension_verdict(Results(rows, [], (name,)))
+    assert f"better of ours on {leads} of 1 sets" in said
+    assert f"within one standard error of it on {ties}." in said
 
 
 def test_tables_show_means_spreads_and_the_paper_s():

@@ -138,12 +138,8 @@ def _cell(figure: Figure | None, metric: str, paper: float | None, *, best: bool
 def _seconds_part(results: Results) -> str:
     lines = []
     for method in results.methods:
-        rows = [row for (_, m), of in results.finals.items() if m == method for row in of]
-        cells = "".join(
-            f'<td data-value="{value!r}">{value:.3g}</td>'
-            for key in SECONDS
-            if (value := sorted(row[key] for row in rows)[len(rows) // 2]) is not None
-        )
+        values = [results.seconds(method, key) for key in SECONDS]
+        cells = "".join(f'<td data-value="{value!r}">{value:.3g}</td>' for value in values)
         lines.append(f'<tr><th scope="row">{escape(METHODS[method].label)}</th>{cells}</tr>')
     heads = ["method", *SECONDS.values()]
     table = sortable_table(heads, lines, narrow=True)

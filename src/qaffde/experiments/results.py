@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 from qaffde.experiments.methods import METHODS
@@ -119,6 +119,11 @@ class Results:
         errors = [e for row in rows if (e := _number(row, f"{metric}_standard_error")) is not None]
         spread = stdev(values) if len(values) > 1 else None
         return Figure(mean(values), spread, mean(errors) if errors else None, tuple(rows))
+
+    def seconds(self, method: str, key: str) -> float:
+        """Median over sets of the mean over seeds, which some sets have more of than others."""
+        figures = (self.figure(name, method, key) for name in self.sets)
+        return median(figure.value for figure in figures if figure is not None)
 
     def best(self, name: str, metric: str, methods: Iterable[str]) -> str | None:
         """Method of the best mean on a set."""
