@@ -35,6 +35,7 @@ FORMS = {
     "each": {"hidden_size": 16, "shared": False},
     "blind": {"blind": True, "integration": "laplace"},
     "bounded": {"blind": True, "bounded": True, "integration": "laplace"},
+    "at the mode": {"bounded": True, "integration": "laplace", "mode_steps": 2},
     "blind each": {"blind": True, "shared": False},
 }
 
@@ -142,6 +143,7 @@ def test_densities_are_those_of_pixels():
         ({"image_shape": (8, 8), "n_latent": 0}, "n_latent=0"),
         ({"image_shape": (8, 8), "hidden_size": 2.5}, "hidden_size=2.5"),
         ({"image_shape": (8, 8), "integration": "importance"}, "one of linear, laplace"),
+        ({"image_shape": (8, 8), "mode_steps": -1}, "mode_steps=-1 must be a whole number"),
         ({"image_shape": (8, 8), "cycle_x": -1.0}, "cycle_x=-1.0 must be a number"),
     ],
 )

@@ -1,5 +1,6 @@
 """RoundTrip: its density against quadrature over z, its loss against two optimisers."""
 
+import itertools
 import math
 import pickle
 
@@ -81,6 +82,44 @@ def test_laplace_is_exact_where_a_linear_generator_is_encoded_by_its_posterior_m
     expected = by_quadrature(density, x)
     assert torch.allclose(density.log_prob(x), expected, atol=1e-6)
     assert (elsewhere < expected - 1e-3).all()  # any other point is less likely
+
+
+def test_steps_lead_from_any_encoder_to_laplace_at_the_mode():
+    density = model(3, 2, integration="laplace", mode_steps=20)
+    x = density.sample(10, torch.Generator().manual_seed(0)).detach()
+    assert torch.allclose(density.log_prob(x), by_quadrature(density, x), atol=1e-6)
+
+
+def test_steps_lead_down_to_where_the_gradient_is_zero(monkeypatch):
+    monkeypatch.setattr("qaffde.baselines.roundtrip_density.MAX_TANGENTS", 12)  # two rows
+    density = model(3, 2, [16], integration="laplace")
+    x = density.sample(10, torch.Generator().manual_seed(0)).detach()
+    given, z = x[:, :0], density.mean_encode(x, x[:, :0]).detach()
+    misfits = []
+    for density.mode_steps in (0, 1, 3, 60):
+        ahead = density.climb(x, given, z).detach().requires_grad_()
+        misfits.append(density._misfit(x, given, ahead))
+    assert all((b <= a).all() for a, b in itertools.pairwise(misfits))
+    assert (misfits[-1] < misfits[0]).any()
+    misfits[-1].sum().backward()
+    is_flat = ahead.grad.abs().amax(1) < 1e-6
+    assert is_flat.sum() >= 7  # the others' modes lie on a kink of the generator
+    view = density.at_mode(x, given)
+    assert torch.allclose(view.gap / density.sigma**2 + view.code, misfits[-1])
+
+
+def test_the_noise_and_its_modes_are_chosen_in_turn():
+    density = model(3, 2, [8], integration="laplace", mode_steps=3)
+    x, start = 0.3 * points(50, 3), density.sigma.clone()
+    for _ in range(2):
+        view = density.at_mode(x, x[:, :0])
+        means = torch.stack([view.log_prob(sigma.double()).mean() for sigma in NOISES])
+        density.sigma.copy_(NOISES[means.argmax()])
+    expected = density.sigma.clone()
+    assert expected != start
+    density.sigma.copy_(start)
+    loss = density.choose_noise(x, torch.ones(50))
+    assert (float(loss), density.sigma) == (pytest.approx(-float(means.max())), expected)
 
 
 def test_importance_sampling_is_the_quadrature_for_a_curved_generator():

@@ -16,6 +16,9 @@ from qaffde.baselines.roundtrip_networks import EachClass, Layered
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
 INTEGRATIONS = ("linear", "laplace", "importance")
+DAMPING, LESS, MORE = 0.1, 0.3, 4.0
+"""Of steps towards a mode: what the diagonal is raised by at first, and what that is multiplied by
+after a step that led up, and after one that did not and was taken back."""
 NOISES = torch.logspace(-2, 0, 9)
 """Values of σ to choose from, in standard deviations of the data."""
 MAX_IMAGES = 16_384
@@ -82,7 +85,7 @@ class Linearized:
 
 @dataclass(frozen=True)
 class AtMode:
-    r"""Laplace's approximation for n rows, as if :math:`z_0 = H(x)` were the mode.
+    r"""Laplace's approximation for n rows, as if :math:`z_0` were the mode: H(x), or near it.
 
     .. math:: \log p(x) \approx -\tfrac12 \Bigl[ \frac{\lVert x - G(z_0) \rVert^2}{\sigma^2}
               + \lVert z_0 \rVert^2 + \log \det (I + J^\top J / \sigma^2)
@@ -116,7 +119,8 @@ class RoundTripDensity(FlowDensity):
     r"""Density of RoundTrip's model, by one of three ways to integrate over z.
 
     ``"linear"`` takes G for its tangent at H(x), see :class:`Linearized`. ``"laplace"`` takes H(x)
-    for the mode besides: what G makes of another z does not count. ``"importance"`` is the
+    for the mode besides: what G makes of another z does not count, unless steps of Levenberg and
+    Marquardt lead from there to the mode of z given x. ``"importance"`` is the
     mean of :math:`p(x \mid z_j)\, p(z_j) / q(z_j)` over draws from q, a Student t. Its centre and
     shape are those of the linearised posterior, where the paper has H(x) and a sphere of a size
     that must be tuned. G and H are means over the last steps of training, since adversaries
@@ -140,6 +144,8 @@ class RoundTripDensity(FlowDensity):
         Of importance sampling.
     freedom : float
         Degrees of freedom of the Student t.
+    mode_steps : int
+        Steps towards the mode, of Laplace's approximation.
     """
 
     cycle_weights: Tensor
@@ -161,6 +167,7 @@ class RoundTripDensity(FlowDensity):
         integration: str = "importance",
         n_draws: int = 100,
         freedom: float = 5.0,
+        mode_steps: int = 0,
     ) -> None:
         super().__init__()
         self.generate, self.encode = generate, encode
@@ -169,7 +176,7 @@ class RoundTripDensity(FlowDensity):
             network.requires_grad_(False)
         self.judge_x, self.judge_z = judge_x, judge_z
         self.n_dims, self.n_latent = n_dims, n_latent
-        self.integration, self.freedom = integration, freedom
+        self.integration, self.freedom, self.mode_steps = integration, freedom, mode_steps
         self.register_buffer("cycle_weights", torch.tensor(cycle_weights))
         self.register_buffer("sigma", torch.tensor(0.1))
         self.register_buffer("n_steps", torch.tensor(0.0, dtype=torch.double))
@@ -209,14 +216,44 @@ class RoundTripDensity(FlowDensity):
         return see(x, context)
 
     def at_mode(self, x: Tensor, context: Tensor) -> AtMode:
-        """The generator and its tangents at H(x), for x of shape (n, d)."""
+        """The generator and its tangents at H(x), or nearer to the mode, for x of shape (n, d)."""
         z = self.mean_encode(x, context)  # (n, m)
         n_rows = max(1, MAX_TANGENTS // (self.n_latent * self.n_dims))
-        parts = zip(z.split(n_rows), context.split(n_rows), strict=True)
-        tangents = (self.jacobian(z, c) for z, c in parts)
-        gram = torch.cat([J.mT @ J for J in tangents])
-        gap = (x - self.mean_generate(z, context)).square().sum(1)
-        return AtMode(gap, z.square().sum(1), gram, self.n_dims)
+        parts = zip(*(part.split(n_rows) for part in (x, context, z)), strict=True)
+        gaps, codes, grams = zip(*(self._near_mode(*part) for part in parts), strict=True)
+        return AtMode(torch.cat(gaps), torch.cat(codes), torch.cat(grams), self.n_dims)
+
+    def _near_mode(self, x: Tensor, context: Tensor, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What Laplace's approximation needs of some rows: two squared norms and JᵀJ."""
+        z = self.climb(x, context, z)
+        J = self.jacobian(z, context)
+        return self._rest(x, context, z).square().sum(1), z.square().sum(1), J.mT @ J
+
+    def climb(self, x: Tensor, context: Tensor, z: Tensor) -> Tensor:
+        r"""Codes (n, m) nearer to the mode of :math:`p(z \mid x)` than z, or z itself.
+
+        Steps of Levenberg and Marquardt down :math:`\lVert x - G(z) \rVert^2 / \sigma^2 +
+        \lVert z \rVert^2`, each row with a damping of its own.
+        """
+        damping = z.new_full((len(z),), DAMPING)
+        for _ in range(self.mode_steps):
+            rest, J = self._rest(x, context, z), self.jacobian(z, context)
+            curvature = J.mT @ J / self.sigma.square() + torch.eye(self.n_latent, dtype=z.dtype)
+            slope = (J.mT @ rest[..., None])[..., 0] / self.sigma.square() - z
+            raised = damping[:, None] * curvature.diagonal(dim1=1, dim2=2)
+            ahead = z + torch.linalg.solve(curvature + raised.diag_embed(), slope)
+            is_lower = self._misfit(x, context, ahead) < self._misfit(x, context, z)
+            z = torch.where(is_lower[:, None], ahead, z)
+            damping = damping * torch.where(is_lower, LESS, MORE)
+        return z
+
+    def _rest(self, x: Tensor, context: Tensor, z: Tensor) -> Tensor:
+        return x - self.mean_generate(z, context)
+
+    def _misfit(self, x: Tensor, context: Tensor, z: Tensor) -> Tensor:
+        """Twice the negative logarithm of p(z | x), of shape (n,), less a constant."""
+        gap = self._rest(x, context, z).square().sum(1)
+        return gap / self.sigma.square() + z.square().sum(1)
 
     def linearize(self, x: Tensor, context: Tensor) -> Linearized:
         """Tangent of the generator at H(x), for x of shape (n, d)."""
@@ -240,13 +277,21 @@ class RoundTripDensity(FlowDensity):
 
     @torch.no_grad()
     def choose_noise(self, x: Tensor, weight: Tensor, context: Tensor | None = None) -> Tensor:
-        """Set σ to the best on the list for these rows; mean −w log p with it."""
-        given = self.given(x, context)
-        line = self._view(x, given)
+        """Set σ to the best on the list for these rows; mean −w log p with it.
+
+        Modes are those of the σ before, and then of the σ that was found.
+        """
+        loss = self._choose_noise(x, weight, self.given(x, context))
+        if self.integration == "laplace" and self.mode_steps:
+            loss = self._choose_noise(x, weight, self.given(x, context))
+        return loss
+
+    def _choose_noise(self, x: Tensor, weight: Tensor, context: Tensor) -> Tensor:
+        line = self._view(x, context)
         losses = []
         for sigma in NOISES:
             self.sigma.copy_(sigma)
-            losses.append(-(weight * self._integrate(x, given, line)).mean())
+            losses.append(-(weight * self._integrate(x, context, line)).mean())
         best = torch.stack(losses).argmin()
         self.sigma.copy_(NOISES[best])
         return losses[best]
