@@ -96,7 +96,7 @@ def test_steps_lead_down_to_where_the_gradient_is_zero(monkeypatch):
     x = density.sample(10, torch.Generator().manual_seed(0)).detach()
     given, z = x[:, :0], density.mean_encode(x, x[:, :0]).detach()
     misfits = []
-    for density.mode_steps in (0, 1, 3, 60):
+    for density.mode_steps in (0, 1, 3, 10**9):  # the last ends where nothing moves
         ahead = density.climb(x, given, z).detach().requires_grad_()
         misfits.append(density._misfit(x, given, ahead))
     assert all((b <= a).all() for a, b in itertools.pairwise(misfits))

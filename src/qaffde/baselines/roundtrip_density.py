@@ -16,9 +16,9 @@ from qaffde.baselines.roundtrip_networks import EachClass, Layered
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""
 INTEGRATIONS = ("linear", "laplace", "importance")
-DAMPING, LESS, MORE = 0.1, 0.3, 4.0
-"""Of steps towards a mode: what the diagonal is raised by at first, and what that is multiplied by
-after a step that led up, and after one that did not and was taken back."""
+DAMPING, LESS, MORE, STUCK = 0.1, 0.3, 4.0, 1e6
+"""Of steps towards a mode: what the diagonal is raised by at first, what that is multiplied by
+after a step that led up and after one that was taken back, and when a row is at its end."""
 NOISES = torch.logspace(-2, 0, 9)
 """Values of σ to choose from, in standard deviations of the data."""
 MAX_IMAGES = 16_384
@@ -235,15 +235,18 @@ class RoundTripDensity(FlowDensity):
         Steps of Levenberg and Marquardt down :math:`\lVert x - G(z) \rVert^2 / \sigma^2 +
         \lVert z \rVert^2`, each row with a damping of its own.
         """
-        damping = z.new_full((len(z),), DAMPING)
+        misfit, damping = self._misfit(x, context, z), z.new_full((len(z),), DAMPING)
         for _ in range(self.mode_steps):
+            if (damping > STUCK).all():
+                break
             rest, J = self._rest(x, context, z), self.jacobian(z, context)
             curvature = J.mT @ J / self.sigma.square() + torch.eye(self.n_latent, dtype=z.dtype)
             slope = (J.mT @ rest[..., None])[..., 0] / self.sigma.square() - z
             raised = damping[:, None] * curvature.diagonal(dim1=1, dim2=2)
             ahead = z + torch.linalg.solve(curvature + raised.diag_embed(), slope)
-            is_lower = self._misfit(x, context, ahead) < self._misfit(x, context, z)
-            z = torch.where(is_lower[:, None], ahead, z)
+            found = self._misfit(x, context, ahead)
+            is_lower = (found < misfit) & (damping <= STUCK)
+            z, misfit = torch.where(is_lower[:, None], ahead, z), found.where(is_lower, misfit)
             damping = damping * torch.where(is_lower, LESS, MORE)
         return z
 
