@@ -44,7 +44,7 @@ ROUGH_STEP, FINE_STEP = 2**0.5, 2**0.3
 ROUGH_GAIN, FINE_GAIN = 1e-3, 2e-5
 """Nats that a step must gain: beyond the frequencies at hand, a bandwidth changes little."""
 BASE_ERRORS = 2.0
-"""Standard errors within which the rough search cannot tell base measures apart."""
+"""Standard errors within which base measures, or one bell and what climbed, are not told apart."""
 AVERAGE_REACH, AVERAGE_SECONDS = 0.02, 20.0
 """Nats by which the most likely mixture may be behind for its average to be tried, and what that
 may take."""
