@@ -5,6 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from qaffde.baselines import image_roundtrip
 from qaffde.baselines.image_roundtrip import (
     BlindViewer,
     ClassPainter,
@@ -14,6 +15,7 @@ from qaffde.baselines.image_roundtrip import (
     pixel_units,
 )
 from qaffde.baselines.roundtrip_networks import EachClass, Painter, Viewer
+from qaffde.training import History
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 FEW = LABELS < 3
@@ -35,6 +37,9 @@ FORMS = {
     "each": {"hidden_size": 16, "shared": False},
     "blind": {"blind": True, "integration": "laplace"},
     "bounded": {"blind": True, "bounded": True, "integration": "laplace"},
+    "pooled": {"pooled": True, "integration": "laplace"},
+    "pooled each": {"pooled": True, "shared": False},
+    "pooled blind": {"pooled": True, "blind": True, "hidden_size": 16, "integration": "laplace"},
     "at the mode": {"bounded": True, "integration": "laplace", "mode_steps": 2},
     "blind each": {"blind": True, "shared": False},
 }
@@ -63,6 +68,33 @@ def test_classes_share_all_but_a_layer(kind):
     assert used == [False, True, False]
     shared = [p.grad for name, p in network.named_parameters() if p.ndim == 4]
     assert all(bool(grad.abs().sum() > 0) for grad in shared)
+
+
+@pytest.mark.parametrize("blind", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_encoder_alone_is_pooled(shared, blind):
+    model = ImageRoundTrip((9, 7), **SIZES, pooled=True, shared=shared, blind=blind)
+    networks = model._networks((1, 9, 7), 3)
+
+    def count(network):
+        return sum(isinstance(part, torch.nn.MaxPool2d) for part in network.modules())
+
+    assert count(networks.encode) == count(networks.mean_encode) > 0
+    assert count(networks.generate) == count(networks.judge_x) == 0
+    assert networks.encode(torch.zeros(5, 63), torch.eye(3)[[0, 1, 2, 0, 1]]).shape == (5, 4)
+
+
+@pytest.mark.parametrize(("n", "n_held_out"), [(540, 54), (5400, 256)])
+def test_no_more_is_held_out_than_is_looked_at(n, n_held_out, monkeypatch):
+    seen = {}
+
+    def train(density, loss, rows, judges, *args, **options):
+        seen.update(rows=len(rows[0]), judges=len(judges[0]))
+        return History()
+
+    monkeypatch.setattr(image_roundtrip, "train", train)
+    ImageRoundTrip((8, 8), **SIZES).fit(np.resize(X, (n, 64)), np.resize(y, n))
+    assert seen == {"rows": n - n_held_out, "judges": n_held_out}
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -67,6 +67,7 @@ class ClassViewer(nn.Module):
     n_classes, n_out : int
     n_channels : int
     hidden : list of int, default=[]
+    pooled : bool, default=False
 
     Examples
     --------
@@ -81,9 +82,11 @@ class ClassViewer(nn.Module):
         n_out: int,
         n_channels: int,
         hidden: Sequence[int] = (),
+        *,
+        pooled: bool = False,
     ) -> None:
         super().__init__()
-        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels, hidden)
+        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels, hidden, pooled=pooled)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         """Output of shape (n, n_out) of one-hot classes (n, K)."""
@@ -152,6 +155,10 @@ class ImageRoundTrip(BayesImageClassifier):
         images.
     blind : bool, default=False
         Whether the encoder sees the image alone.
+    pooled : bool, default=False
+        Whether the encoder halves images by maxima after convolutions of 5 × 5, as LeNet does,
+        and has a third convolution, instead of two with strides. On MNIST .978 of 5000 judged
+        images were right after 3000 steps instead of .975; a step takes twice as long.
     bounded : bool, default=False
         Whether painted pixels stay in [0, 1], by a logistic curve, as in the authors' code. Where
         most are black or white, images are met more closely: on MNIST the squared distance was a
@@ -184,6 +191,7 @@ class ImageRoundTrip(BayesImageClassifier):
         hidden_size: int | None = None,
         shared: bool = True,
         blind: bool = False,
+        pooled: bool = False,
         bounded: bool = False,
         integration: str = "linear",
         mode_steps: int = 0,
@@ -205,6 +213,7 @@ class ImageRoundTrip(BayesImageClassifier):
         self.hidden_size = hidden_size
         self.shared = shared
         self.blind = blind
+        self.pooled = pooled
         self.bounded = bounded
         self.integration = integration
         self.mode_steps = mode_steps
@@ -233,8 +242,8 @@ class ImageRoundTrip(BayesImageClassifier):
         _lay_out(density, torch.channels_last)  # a quarter off the time of a step
         Z = in_units(levels, location, scale)
         parts = Z, torch.ones(len(y)), one_hot(y, n_classes).float()
-        chosen, held_out = split(len(y), settings.validation_fraction, generator)
-        held_out = held_out[:MAX_HELD_OUT]
+        share = min(settings.validation_fraction, MAX_HELD_OUT / len(y))
+        chosen, held_out = split(len(y), share, generator)
         judges = tuple(part[held_out] for part in parts) if len(held_out) else None
         history = train(
             density,
@@ -292,11 +301,11 @@ class ImageRoundTrip(BayesImageClassifier):
         else:
             paint = EachClass(Painter(m, 0, shape, width, hidden, ends) for _ in each)
         if self.blind:
-            view = BlindViewer(shape, 0, m, width, hidden)
+            view = BlindViewer(shape, 0, m, width, hidden, pooled=self.pooled)
         elif self.shared:
-            view = ClassViewer(shape, n_classes, m, width, hidden)
+            view = ClassViewer(shape, n_classes, m, width, hidden, pooled=self.pooled)
         else:
-            view = EachClass(Viewer(shape, 0, m, width, hidden) for _ in each)
+            view = EachClass(Viewer(shape, 0, m, width, hidden, pooled=self.pooled) for _ in each)
         return RoundTripDensity(
             paint,
             view,

@@ -179,6 +179,10 @@ class Viewer(nn.Module):
         Of the half-sized images; twice as many of the quarter-sized.
     hidden : list of int, default=[]
         Widths of dense layers behind.
+    pooled : bool, default=False
+        Whether images are halved by maxima after convolutions of 5 × 5, as LeNet's are, and a
+        third convolution doubles the channels again; else by convolutions of 3 × 3 with a stride
+        of two.
 
     Examples
     --------
@@ -193,16 +197,19 @@ class Viewer(nn.Module):
         n_out: int,
         n_channels: int,
         hidden: Sequence[int] = (),
+        *,
+        pooled: bool = False,
     ) -> None:
         super().__init__()
         n_colors, *size = shape
-        n_seen = 2 * n_channels * math.prod(_shrunk(_shrunk(size)))
+        half, quarter = n_channels, 2 * n_channels
+        last = 2 * quarter if pooled else quarter
+        n_seen = last * math.prod(_shrunk(_shrunk(size)))
         self.look = nn.Sequential(
             nn.Unflatten(1, shape),
-            nn.Conv2d(n_colors, n_channels, 3, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
-            nn.Conv2d(n_channels, 2 * n_channels, 3, stride=2, padding=1),
-            nn.LeakyReLU(0.2),
+            *_halve(n_colors, half, pooled=pooled),
+            *_halve(half, quarter, pooled=pooled),
+            *([nn.Conv2d(quarter, last, 3, padding=1), nn.LeakyReLU(0.2)] if pooled else []),
             nn.Flatten(),
             *_dense(n_seen, *hidden),
         )
@@ -253,6 +260,14 @@ def _slope(layer: nn.LeakyReLU | Bounded, x: Tensor) -> Tensor:
 def _dense(*widths: int) -> list[nn.Module]:
     """Linear layers between these widths, each before leaky ReLUs."""
     return [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.LeakyReLU(0.2))]
+
+
+def _halve(n_in: int, n_out: int, *, pooled: bool) -> list[nn.Module]:
+    """Layers from images with n_in channels to images of half the size with n_out."""
+    if pooled:
+        convolve = nn.Conv2d(n_in, n_out, 5, padding=2)
+        return [convolve, nn.MaxPool2d(2, ceil_mode=True), nn.LeakyReLU(0.2)]
+    return [nn.Conv2d(n_in, n_out, 3, stride=2, padding=1), nn.LeakyReLU(0.2)]
 
 
 def _shrunk(size: Iterable[int]) -> tuple[int, ...]:
