@@ -26,6 +26,7 @@ SIZES = {"n_latent": 4, "n_channels": 4, "batch_size": 64}
 NETWORKS = {
     "shared": lambda: ClassPainter(4, 3, (2, 7, 5), 3),
     "deep": lambda: ClassPainter(4, 3, (2, 7, 5), 3, [6]),
+    "wide": lambda: ClassPainter(4, 3, (2, 7, 5), 6),
     "each": lambda: EachClass(Painter(4, 0, (2, 7, 5), 3, [6]) for _ in range(3)),
     "bounded": lambda: ClassPainter(4, 3, (2, 7, 5), 3, ends=(-0.4, 2.8)),
 }

@@ -12,7 +12,7 @@ from qaffde.baselines.images import BayesImageClassifier
 from qaffde.baselines.pixels import LEVELS
 from qaffde.baselines.roundtrip import RoundTrip, image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
-from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer
+from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
@@ -54,8 +54,15 @@ class ClassPainter(Painter):
         return super().forward(_routed(z, context), context)
 
     def push(self, z: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
-        """Derivatives (n, m, C·H·W) at z along tangents (n, m, n_latent)."""
-        return super().push(_routed(z, context), context, _routed(tangents, context[:, None]))
+        """Derivatives (n, m, C·H·W) at z along tangents (n, m, n_latent).
+
+        Tangents meet no weights but their class's own.
+        """
+        first, *rest = self.layers
+        weight: Tensor = first.weight  # type: ignore[assignment]
+        own = weight[:, : -context.shape[1]].T.unflatten(0, (-1, z.shape[1]))  # (K, n_latent, ·)
+        x = first(torch.cat([_routed(z, context), context], 1))
+        return carry(rest, x, tangents @ own[context.argmax(1)])
 
 
 class ClassViewer(nn.Module):

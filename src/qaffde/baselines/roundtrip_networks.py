@@ -6,12 +6,16 @@ Each is a module ``network(input, context)``; the context of shape (n, k) may ha
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import fold
 
 from qaffde.baselines.conditional import each_class
+
+FEW_CHANNELS = 4
 
 
 class Bounded(nn.Module):
@@ -64,25 +68,9 @@ class Layered(nn.Module):
         return output
 
     def push(self, x: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
-        """Derivatives (n, m, n_out) at x along m tangents for each row, (n, m, n_in).
-
-        A linear layer does with tangents what it does with rows, less its bias; what acts on each
-        number alone has a slope.
-        """
-        n, m = tangents.shape[:2]
-        x = torch.cat([x, context], 1)
-        unmoved = tangents.new_zeros(n, m, context.shape[1])
-        t = torch.cat([tangents, unmoved], 2).flatten(0, 1)
-        for layer in self.layers:
-            if isinstance(layer, nn.LeakyReLU | Bounded):
-                t = (t.unflatten(0, (n, m)) * _slope(layer, x)[:, None]).flatten(0, 1)
-            else:
-                biases = {
-                    k: torch.zeros_like(b) for k, b in layer.named_parameters() if k == "bias"
-                }
-                t = functional_call(layer, biases, (t,))
-            x = layer(x)
-        return t.unflatten(0, (n, m))
+        """Derivatives (n, m, n_out) at x along m tangents for each row, (n, m, n_in)."""
+        unmoved = tangents.new_zeros(*tangents.shape[:2], context.shape[1])
+        return carry(self.layers, torch.cat([x, context], 1), torch.cat([tangents, unmoved], 2))
 
 
 class Dense(Layered):
@@ -248,6 +236,42 @@ class EachClass(nn.Module):
         return each_class(
             self.networks, context, lambda f, rows: f.push(z[rows], z[rows, :0], tangents[rows])
         )
+
+
+def carry(layers: Iterable[nn.Module], x: Tensor, tangents: Tensor) -> Tensor:
+    """Derivatives (n, m, n_out) of layers at rows x (n, n_in) along tangents (n, m, n_in).
+
+    A linear layer does with tangents what it does with rows, less its bias; what acts on each
+    number alone has a slope.
+    """
+    n, m = tangents.shape[:2]
+    t = tangents.flatten(0, 1)
+    for layer in layers:
+        if isinstance(layer, nn.LeakyReLU | Bounded):
+            t = (t.unflatten(0, (n, m)) * _slope(layer, x)[:, None]).flatten(0, 1)
+        else:
+            t = _unbiased(layer, t)
+        x = layer(x)
+    return t.unflatten(0, (n, m))
+
+
+def _unbiased(layer: nn.Module, t: Tensor) -> Tensor:
+    """What a linear layer makes of rows or images, less its bias.
+
+    A transposed convolution of many small images is quicker as one product and a sum of patches
+    where it leaves few channels (a fifth of the time for one), and else where channels lie side
+    by side in memory (half).
+    """
+    if isinstance(layer, nn.ConvTranspose2d):
+        if layer.out_channels <= FEW_CHANNELS:
+            size = layer(t[:1]).shape[2:]
+            patches = layer.weight.flatten(1).T @ t.flatten(2)  # (n, C·k·k, h·w)
+            fixed: Any = {"stride": layer.stride, "padding": layer.padding}
+            return fold(patches, size, layer.kernel_size, **fixed)
+        t = t.contiguous(memory_format=torch.channels_last)
+    biases = {k: torch.zeros_like(b) for k, b in layer.named_parameters() if k == "bias"}
+    output: Tensor = functional_call(layer, biases, (t,))
+    return output
 
 
 def _slope(layer: nn.LeakyReLU | Bounded, x: Tensor) -> Tensor:
