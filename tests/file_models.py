@@ -103,6 +103,9 @@ MODELS = {
     "images conv blind": lambda: ImageRoundTrip(
         (1, 2), n_latent=2, n_channels=3, blind=True, bounded=True, integration="laplace", **SHORT
     ).fit(PIXELS, _labels()),
+    "images conv pooled": lambda: ImageRoundTrip(
+        (1, 2), n_latent=2, n_channels=3, pooled=True, **SHORT
+    ).fit(PIXELS, _labels()),
     "images conv at the mode": lambda: ImageRoundTrip(
         (1, 2), n_latent=1, n_channels=3, integration="laplace", mode_steps=2, **SHORT
     ).fit(PIXELS, _labels()),

@@ -85,7 +85,7 @@ def test_the_encoder_alone_is_pooled(shared, blind):
     assert networks.encode(torch.zeros(5, 63), torch.eye(3)[[0, 1, 2, 0, 1]]).shape == (5, 4)
 
 
-@pytest.mark.parametrize(("n", "n_held_out"), [(540, 54), (5400, 256)])
+@pytest.mark.parametrize(("n", "n_held_out"), [(540, 54), (2569, 256), (5400, 256)])
 def test_no_more_is_held_out_than_is_looked_at(n, n_held_out, monkeypatch):
     seen = {}
 

@@ -265,8 +265,10 @@ def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:
     return (density.location + density.scale * z).numpy()
 
 
-def split(n: int, fraction: float, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows to hold out; none of the latter where rows are few.
+def split(
+    n: int, fraction: float, generator: Generator, most: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Rows to train on and rows to hold out, at most so many; none of them where rows are few.
 
     Examples
     --------
@@ -276,4 +278,5 @@ def split(n: int, fraction: float, generator: Generator) -> tuple[Tensor, Tensor
     """
     order = torch.randperm(n, generator=generator)
     n_held_out = 0 if n < FEW_ROWS else max(1, int(fraction * n))
+    n_held_out = n_held_out if most is None else min(n_held_out, most)
     return order[n_held_out:], order[:n_held_out]

@@ -54,7 +54,7 @@ class ClassPainter(Painter):
         return super().forward(_routed(z, context), context)
 
     def push(self, z: Tensor, context: Tensor, tangents: Tensor) -> Tensor:
-        """Derivatives (n, m, C·H·W) at z along tangents (n, m, n_latent).
+        """Derivatives (n, m, C·H·W) at z along tangents (n, m, n_latent), of one-hot classes.
 
         Tangents meet no weights but their class's own.
         """
@@ -249,8 +249,7 @@ class ImageRoundTrip(BayesImageClassifier):
         _lay_out(density, torch.channels_last)  # a quarter off the time of a step
         Z = in_units(levels, location, scale)
         parts = Z, torch.ones(len(y)), one_hot(y, n_classes).float()
-        share = min(settings.validation_fraction, MAX_HELD_OUT / len(y))
-        chosen, held_out = split(len(y), share, generator)
+        chosen, held_out = split(len(y), settings.validation_fraction, generator, MAX_HELD_OUT)
         judges = tuple(part[held_out] for part in parts) if len(held_out) else None
         history = train(
             density,

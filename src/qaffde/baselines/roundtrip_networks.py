@@ -16,6 +16,7 @@ from torch.nn.functional import fold
 from qaffde.baselines.conditional import each_class
 
 FEW_CHANNELS = 4
+"""Channels up to which a transposed convolution of tangents is a product and a sum of patches."""
 
 
 class Bounded(nn.Module):
