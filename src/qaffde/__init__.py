@@ -9,16 +9,26 @@ from qaffde.estimators import (
     QAFFDEOutlierDetector,
 )
 from qaffde.files import FileError, export_onnx, load, save
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, solve, summarize
+from qaffde.training import ComputeConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
     "QAFFDESGD",
+    "ComputeConfig",
     "FileError",
     "FourierFeatures",
+    "ModelSpec",
+    "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "SelectionPolicy",
+    "TrainingConfig",
     "__version__",
     "export_onnx",
     "load",
     "save",
+    "select",
+    "solve",
+    "summarize",
 ]

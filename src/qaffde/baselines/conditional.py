@@ -13,13 +13,13 @@ from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
 from qaffde.baselines.flows import MAF
-from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
-from qaffde.estimators.parameters import check_count
 from qaffde.estimators.persistence import FileMixin
-from qaffde.estimators.random import generator_from
 from qaffde.nn import Density, StandardizedDensity
+from qaffde.parameters import check_count
+from qaffde.random import generator_from
+from qaffde.selection.plan import in_data_units
 
 
 class GivenContext(Density):

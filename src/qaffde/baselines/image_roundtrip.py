@@ -13,7 +13,7 @@ from qaffde.baselines.pixels import LEVELS
 from qaffde.baselines.roundtrip import RoundTrip, image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
-from qaffde.estimators.parameters import check_choice, check_count
+from qaffde.parameters import check_choice, check_count
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
 

@@ -17,9 +17,9 @@ from qaffde.baselines.flows import MAF
 from qaffde.baselines.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
-from qaffde.estimators.parameters import check_count, check_share
 from qaffde.estimators.persistence import FileMixin
-from qaffde.estimators.random import generator_from
+from qaffde.parameters import check_count, check_share
+from qaffde.random import generator_from
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
 

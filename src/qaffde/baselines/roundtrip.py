@@ -12,7 +12,7 @@ from torch.func import functional_call
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.baselines.roundtrip_density import INTEGRATIONS, RoundTripDensity
 from qaffde.baselines.roundtrip_networks import Dense, Layered, Painter, Viewer
-from qaffde.estimators.parameters import check_choice, check_count
+from qaffde.parameters import check_choice, check_count
 from qaffde.training import LoopConfig
 from qaffde.training.loop import Loss
 

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from qaffde.estimators.classifier_base import ClassifierBase
 from qaffde.estimators.classifier_closed import ClassSums
-from qaffde.estimators.random import generator_from
+from qaffde.random import generator_from
 
 
 def _adds_rows(model: "QAFFDEClassifier") -> bool:

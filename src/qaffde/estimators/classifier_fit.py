@@ -25,8 +25,8 @@ from qaffde.estimators.classifier_training import (
     ClassStates,
     orthonormal,
 )
-from qaffde.estimators.parameters import check_bandwidth
 from qaffde.nn import FourierFeatures, GaussianMeasure
+from qaffde.parameters import check_bandwidth
 from qaffde.training import History, LoopConfig, print_progress, train
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 

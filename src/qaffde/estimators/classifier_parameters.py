@@ -11,7 +11,7 @@ from torch import nn
 from qaffde.estimators.classifier_closed import MEASUREMENTS
 from qaffde.estimators.classifier_fit import RANK, RIDGE, GradientSettings
 from qaffde.estimators.classifier_training import LOSSES
-from qaffde.estimators.parameters import (
+from qaffde.parameters import (
     check_choice,
     check_count,
     check_rank,

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.baselines import BASELINES, SEARCH_SPACES, Choice, Range
 from qaffde.baselines.registry import Space
-from qaffde.estimators.assembly import MAX_BOX_DIMS
 from qaffde.estimators.base import DensityEstimator
+from qaffde.selection.policy import DEFAULT_POLICY
 
 Parameters = dict[str, Any]
 
@@ -77,7 +77,9 @@ def around_default(sampled: Parameters, reference: Reference) -> Parameters:
         parameters = {"base": "plain", "bandwidth_factor": 1.0}
         parameters |= {"ridge_factor": 1.0} if "ridge" in reference.default else {}
     if "base" in parameters:
-        plain = "box" if len(reference.deviations) <= MAX_BOX_DIMS else "gaussian"
+        plain = (
+            "box" if len(reference.deviations) <= DEFAULT_POLICY.max_box_columns else "gaussian"
+        )
         parameters["base_measure"] = {"plain": plain, "mixture": "mixture"}[parameters.pop("base")]
     if "bandwidth_factor" in parameters:
         chosen = np.asarray(reference.default["bandwidth"])

@@ -29,13 +29,10 @@ from qaffde.estimators import (
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
 )
-from qaffde.estimators.assembly import BASE_MEASURES
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
 from qaffde.estimators.classifier_density import ClassDensity
 from qaffde.estimators.classifier_frame import ClassFrame
-from qaffde.estimators.frame import Frame
-from qaffde.estimators.sums import Sums
 from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
@@ -51,7 +48,9 @@ from qaffde.files.networks import (
 )
 from qaffde.files.values import Recipe
 from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.selection import Plan
 from qaffde.training import History
+from qaffde.training.sums import Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 Restore = Callable[[Any, Fields, int], None]
@@ -131,36 +130,28 @@ def _density(f: Fields, d: int, kind: type = Density) -> Any:
     return density
 
 
+def _plan(f: Fields, d: int, method: str) -> Plan:
+    plan: Plan = f.item("plan", Plan)
+    f.require(plan.n_dims == d, "plan", f"is not of {d} columns")
+    f.require(plan.method == method, "plan", "is one of another method")
+    return plan
+
+
 def _take_sums(model: QAFFDE) -> dict[str, Any]:
-    return {
-        "frame": model.frame_,
-        "rho": model.rho_,
-        "weight_sum": model.weight_sum_,
-        "effective_count": model.effective_count_,
-        "density": model._density,
-    }
+    return {"plan": model.plan_, "sums": model.sums_, "density": model.density_}
 
 
 def _restore_sums(model: QAFFDE, f: Fields, d: int) -> None:
-    model._check_parameters()
-    frame = f.item("frame", Frame)
-    f.require(frame.features.n_dims == d, "frame", f"is not of {d} columns")
-    D = frame.features.n_features
-    sums = Sums(f.tensor("rho", D, D), f.number("weight_sum", 0), f.number("effective_count", 0))
-    unread = f.get("density") is None
-    model._learn(frame, sums, None if unread else _density(f, d))
+    plan, sums = _plan(f, d, "closed_form"), f.item("sums", Sums)
+    f.require(len(sums.rho) == plan.features.n_features, "sums", "have other sizes")
+    model.restore(plan, sums, _density(f, d))
 
 
 def _restore_likelihood(model: QAFFDESGD, f: Fields, d: int) -> None:
+    model.plan_ = _plan(f, d, "likelihood")
     model.density_ = _density(f, d)
-    model.bandwidth_ = f.array("bandwidth", d)
-    model.ridge_ = f.number("ridge")
-    model.base_measure_ = f.choice("base_measure", BASE_MEASURES)
     model.rank_ = f.count("rank")
     model.n_fourier_features_ = f.count("n_fourier_features")
-    model.search_ = f.item("search", dict)
-    numbers = all(isinstance(value, float) for value in model.search_.values())
-    f.require(numbers, "search", "holds no numbers")
     model.history_ = f.items("history", History)
 
 
@@ -314,16 +305,7 @@ RECIPES: Mapping[str, Recipe] = {
     "QAFFDE": estimator(QAFFDE, _take_sums, _restore_sums),
     "QAFFDESGD": estimator(
         QAFFDESGD,
-        _learned(
-            "density",
-            "bandwidth",
-            "ridge",
-            "base_measure",
-            "rank",
-            "n_fourier_features",
-            "search",
-            "history",
-        ),
+        _learned("density", "plan", "rank", "n_fourier_features", "history"),
         _restore_likelihood,
     ),
     "QAFFDEClassifier": estimator(QAFFDEClassifier, _take_classifier, _restore_classifier),

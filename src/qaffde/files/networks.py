@@ -13,10 +13,10 @@ from qaffde.baselines.images import ImageFlowClassifier
 from qaffde.baselines.pixels import PixelDensity
 from qaffde.baselines.roundtrip import image_shape
 from qaffde.baselines.roundtrip_density import RoundTripDensity
-from qaffde.estimators.assembly import in_data_units
 from qaffde.files.fields import Fields
 from qaffde.files.format import quoted
 from qaffde.nn import StandardizedDensity
+from qaffde.selection.plan import in_data_units
 from qaffde.training.noise import seeded
 
 Network = TypeVar("Network", bound=nn.Module)

@@ -1,28 +1,42 @@
-"""What rows leave behind in a frame, and the arithmetic of it."""
+"""Sufficient statistics of weighted rows for a closed form; they add up over rows."""
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from qaffde.estimators.compute import DOUBLE, Compute
-from qaffde.estimators.frame import Frame
-from qaffde.estimators.totals import effective_count, joint_count
+from qaffde.nn import FourierFeatures
 from qaffde.training.closed_form import density_matrix, row_batches
+from qaffde.training.compute import DOUBLE, ComputeConfig
 
-Part = tuple[Tensor, Tensor, Sequence[int]]
-"""Rows of shape (n, d), weights of shape (n,) and which rows these are."""
 ROUNDING = 1e-10
 """Share of the whole below which what is left of a difference is rounding."""
 
 
+def effective_count(weight: Tensor) -> float:
+    """Kish's effective sample size (Σw)²/Σw², whatever the unit of the weights."""
+    share = weight / weight.max()
+    return float(share.sum() ** 2 / share.square().sum())
+
+
+def joint_count(*parts: tuple[float, float]) -> float:
+    """Effective size of several samples together, from their weights and effective sizes.
+
+    Examples
+    --------
+    >>> joint_count((2.0, 2.0), (3.0, 3.0))  # five rows of equal weight
+    5.0
+    """
+    total = sum(weight for weight, _ in parts)
+    return 1 / sum((weight / total) ** 2 / count for weight, count in parts)
+
+
 @dataclass(frozen=True, eq=False)
 class Sums:
-    r"""What weighted rows leave behind in a frame.
+    r"""Sufficient statistics :math:`\sum w \phi \phi^\top`, Σw and Σw² of weighted rows.
 
-    Sums of squared weights are kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which does
-    not overflow.
+    The sum of squared weights is kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which
+    does not overflow.
 
     Parameters
     ----------
@@ -39,25 +53,18 @@ class Sums:
     count: float
 
     @classmethod
-    def of(cls, frame: Frame, rows: Tensor, weight: Tensor, compute: Compute = DOUBLE) -> "Sums":
-        """Sums over rows of shape (n, d) with weights of shape (n,)."""
-        return cls.over(frame, [(rows, weight, range(len(rows)))], compute)
-
-    @classmethod
-    def over(cls, frame: Frame, parts: Iterable[Part], compute: Compute = DOUBLE) -> "Sums":
-        """Sums over rows that come in parts, at least one, each of which is then gone."""
-        masses: list[tuple[float, float]] = []
-
-        def batches() -> Iterator[tuple[Tensor, Tensor]]:
-            for rows, weight, number in parts:
-                masses.append((float(weight.sum()), effective_count(weight)))
-                Z = frame.standardize(rows, number)
-                for z, w in row_batches(Z, weight, batch_size):
-                    yield compute.tensor(z), compute.tensor(w)
-
-        batch_size = compute.rows(frame.features.n_features)
-        rho = density_matrix(compute.features(frame.features), batches()).cpu()
-        return cls(rho, sum(weight for weight, _ in masses), joint_count(*masses))
+    def of(
+        cls,
+        features: FourierFeatures,
+        Z: Tensor,
+        weight: Tensor,
+        compute: ComputeConfig = DOUBLE,
+    ) -> "Sums":
+        """Sums over rows of shape (n, d) with weights of shape (n,), in blocks."""
+        blocks = row_batches(Z, weight, compute.rows(features.n_features))
+        batches = ((compute.tensor(z), compute.tensor(w)) for z, w in blocks)
+        rho = density_matrix(compute.features(features), batches).cpu()
+        return cls(rho, float(weight.sum()), effective_count(weight))
 
     def __add__(self, other: "Sums") -> "Sums":
         count = joint_count((self.weight, self.count), (other.weight, other.count))

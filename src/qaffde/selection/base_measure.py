@@ -1,6 +1,6 @@
-"""Base measures fitted to data: the box, the Gaussian and the mixture of Gaussians."""
+"""Base measures fitted to data: the box, the Gaussian and mixtures of Gaussians."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -10,28 +10,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Generator, Tensor
 
-from qaffde.estimators.totals import Totals
-from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure
+from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.summary import Moments
 from qaffde.training.posterior import N_DRAWS, posterior_mixture
-
-ROOM_ROWS = 10
-MIXTURE_ROWS = 100_000
-"""Rows that expectation–maximisation sees: a base measure is only where the density starts."""
-AVERAGE_WORK, MAX_SWEEPS = 25_600, 400
-"""Sweeps times components of the chain over a mixture's posterior, and the most sweeps."""
-GAUSSIAN_REACH = 3.5
-"""Standard deviations within which one Gaussian still has weight."""
-RIDGE = 1e-7
-"""Variance added to every column, for rows that leave a direction empty."""
 
 
 @dataclass(frozen=True)
-class MeasureSpec:
+class BaseSpec:
     """Which base measure to fit.
 
     Parameters
     ----------
-    kind : {"box", "gaussian", "mixture"}
+    kind : {"box", "gaussian", "mixture", "kernel"}
     n_components : int
         Number of Gaussians of a mixture.
     bounds : Tensor of shape (2, d), optional
@@ -41,8 +32,7 @@ class MeasureSpec:
     roomy : bool
         Whether a box leaves room for rows to come, see :func:`fit_box`.
     strength : float, optional
-        Of the prior of a mixture that averages draws from its posterior; without it, a mixture is
-        the most likely one.
+        Of the prior of a mixture averaged over its posterior; None is the most likely mixture.
     """
 
     kind: str
@@ -63,43 +53,59 @@ class MeasureSpec:
         weight: Tensor,
         h: Tensor,
         generator: Generator,
+        policy: SelectionPolicy = DEFAULT_POLICY,
         start: BaseMeasure | None = None,
-        totals: Totals | None = None,
+        moments: Moments | None = None,
     ) -> BaseMeasure:
         """Fit the measure to weighted rows, for a kernel of bandwidth h.
 
-        Where the rows are a sample, `totals` are those of all rows.
+        Where the rows are a sample, `moments` are those of all rows.
         """
+        if self.kind == "kernel":
+            return KernelMeasure(h)
         if self.kind == "box":
-            within = None if totals is None else totals.ends
-            return fit_box(Z, self.bounds, roomy=self.roomy, within=within)
+            within = None if moments is None else moments.ends
+            room = policy.room_rows if self.roomy else 0
+            return fit_box(Z, self.bounds, room_rows=room, within=within)
         if self.name == "gaussian":
-            return fit_gaussian(Totals.of(Z, weight) if totals is None else totals)
+            whole = Moments.of(Z, weight) if moments is None else moments
+            return fit_gaussian(whole, policy.mixture_ridge)
         if self.strength is None:
-            mixture = fit_mixture(Z, weight, self.n_components, generator, start=start)
+            mixture = fit_mixture(Z, weight, self.n_components, generator, policy, start=start)
         else:
-            mixture = average_mixture(self, Z, weight, generator, start)
+            mixture = average_mixture(self, Z, weight, generator, policy, start)
         return blur_measure(mixture, self.blur * h)
+
+    @property
+    def sharp(self) -> "BaseSpec":
+        """The measure without its blur."""
+        return replace(self, blur=0.0)
+
+    def __str__(self) -> str:
+        size = f" of {self.n_components}" if self.name == "mixture" else ""
+        size += " averaged" if self.strength is not None else ""
+        size += f" blurred by {self.blur:.4g}" if self.blur else ""
+        return f"{self.name}{size}"
 
 
 def fit_box(
     Z: Tensor,
     bounds: Tensor | None = None,
     *,
-    roomy: bool = False,
+    room_rows: int = 0,
     within: Tensor | None = None,
 ) -> BoxMeasure:
     """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends.
 
     Ends `within` of shape (2, d), of rows that Z are a sample of, lie inside as well.
 
-    A `roomy` one is larger at each end by the distance of the outermost row from the one some
-    rows further in: next to nothing where the density stops at an edge, and about as far as the
-    next rows may lie where it fades out.
+    With `room_rows` it is larger at each end by the distance of the outermost row from the one so
+    many rows further in: next to nothing where the density stops at an edge, and about as far as
+    the next rows may lie where it fades out.
     """
     ends = torch.stack([Z.amin(0), Z.amax(0)])
-    if roomy:
-        k = min(ROOM_ROWS, len(Z) - 1)
+    if room_rows:
+        k = min(room_rows, len(Z) - 1)
         inner = torch.stack([Z.kthvalue(k + 1, dim=0)[0], Z.kthvalue(len(Z) - k, dim=0)[0]])
         ends = 2 * ends - inner
     if within is not None:
@@ -109,14 +115,14 @@ def fit_box(
     return BoxMeasure(*ends)
 
 
-def fit_gaussian(totals: Totals) -> GaussianMeasure:
+def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
     """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few."""
-    n, covariance = totals.count, totals.covariance
+    n, covariance = moments.count, moments.covariance
     d = len(covariance)
     shrinkage = d / (n + d) if n < 10 * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
-    shrunk.diagonal().add_(RIDGE)
-    return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), totals.mean[None], shrunk[None])
+    shrunk.diagonal().add_(ridge)
+    return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 
 def fit_mixture(
@@ -124,14 +130,18 @@ def fit_mixture(
     weight: Tensor,
     n_components: int,
     generator: Generator,
-    rows: int = MIXTURE_ROWS,
+    policy: SelectionPolicy = DEFAULT_POLICY,
+    max_rows: int | None = None,
     start: BaseMeasure | None = None,
 ) -> GaussianMeasure:
-    """Mixture of Gaussians by expectation–maximisation on at most `rows` of the rows."""
-    sample = Z[draw_rows(weight, rows, generator)].numpy()
+    """Mixture of Gaussians by expectation–maximization on at most `max_rows` of the rows."""
+    sample = Z[draw_rows(weight, max_rows or policy.max_mixture_rows, generator)].numpy()
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     model = GaussianMixture(
-        n_components, reg_covar=RIDGE, random_state=seed, **_initial(start, n_components)
+        n_components,
+        reg_covar=policy.mixture_ridge,
+        random_state=seed,
+        **_initial(start, n_components),
     )
     with catch_warnings():
         simplefilter("ignore", ConvergenceWarning)  # a rough base is good enough
@@ -141,15 +151,16 @@ def fit_mixture(
 
 
 def average_mixture(
-    spec: MeasureSpec,
+    spec: BaseSpec,
     Z: Tensor,
     weight: Tensor,
     generator: Generator,
+    policy: SelectionPolicy = DEFAULT_POLICY,
     start: BaseMeasure | None = None,
-    work: int = AVERAGE_WORK,
+    work: int | None = None,
 ) -> GaussianMeasure:
     """Average of mixtures drawn from their posterior, see :func:`posterior_mixture`."""
-    rows = Z[draw_rows(weight, MIXTURE_ROWS, generator)]
+    rows = Z[draw_rows(weight, policy.max_mixture_rows, generator)]
     if not isinstance(start, GaussianMeasure) or len(start.weights) != spec.n_components:
         start = None
     return posterior_mixture(
@@ -157,7 +168,9 @@ def average_mixture(
         spec.n_components,
         generator,
         strength=spec.strength or 0.0,
-        n_sweeps=min(MAX_SWEEPS, N_DRAWS * work // spec.n_components),
+        n_sweeps=min(
+            policy.max_sweeps, N_DRAWS * (work or policy.averaged_work) // spec.n_components
+        ),
         start=start,
     )
 
@@ -199,16 +212,16 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
     return len(Z[:: -(-len(Z) // rows)].unique(dim=0))
 
 
-def measure_ends(measure: BaseMeasure, Z: Tensor) -> tuple[Tensor, Tensor]:
+def measure_ends(measure: BaseMeasure, Z: Tensor, gaussian_reach: float) -> tuple[Tensor, Tensor]:
     """Lower and upper ends of what the features must tell apart: the box, or the rows.
 
-    One Gaussian reaches further than rows in separate parts, and what repeats there is seen.
+    One Gaussian reaches further than rows in separate parts: `gaussian_reach` deviations.
     """
     if isinstance(measure, BoxMeasure):
         return measure.lower, measure.upper
     lower, upper = Z.amin(0), Z.amax(0)
     if isinstance(measure, GaussianMeasure) and len(measure.weights) == 1:
-        reach = GAUSSIAN_REACH * measure.covariances[0].diagonal().sqrt()
+        reach = gaussian_reach * measure.covariances[0].diagonal().sqrt()
         return lower.minimum(measure.means[0] - reach), upper.maximum(measure.means[0] + reach)
     return lower, upper
 

@@ -1,25 +1,28 @@
-"""Standardisation of columns, and the errors of data that have no density."""
+"""Units of columns, and the errors of data that have no density."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from qaffde.estimators.totals import Totals
+from qaffde.selection.summary import Moments
+
+Names = Sequence[str] | None
 
 
-def standardize(
-    estimator: BaseEstimator, X: Tensor, weight: Tensor, bandwidth: Tensor | None
+def units(
+    moments: Moments, names: Names = None, bandwidth: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Location and scale to unit variance, so that units change nothing but the Jacobian.
 
     Parameters
     ----------
-    estimator : BaseEstimator
-        Whose ``feature_names_in_`` name columns in messages.
-    X, weight : Tensors of shapes (n, d), (n,)
+    moments : Moments
+        Of the rows.
+    names : sequence of str, optional
+        Of the columns, for messages.
     bandwidth : Tensor of shape (d,), optional
         Scale of a constant column, where the kernel alone makes it a density.
 
@@ -27,17 +30,10 @@ def standardize(
     -------
     location, scale : Tensors of shape (d,)
     """
-    return units(estimator, Totals.of(X, weight), bandwidth)
-
-
-def units(
-    estimator: BaseEstimator, totals: Totals, bandwidth: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The same from the totals of the rows."""
-    location, scale = totals.mean, totals.covariance.diagonal().sqrt()
-    constant = (totals.ends[0] == totals.ends[1]) | ~(scale > 0)
+    location, scale = moments.mean, moments.covariance.diagonal().sqrt()
+    constant = (moments.ends[0] == moments.ends[1]) | ~(scale > 0)
     if constant.any() and bandwidth is None:
-        _complain_constant(estimator, constant)
+        _complain_constant(constant, names)
     if bandwidth is not None:
         scale = torch.where(constant, bandwidth, scale)
     if not (location.isfinite() & scale.isfinite()).all():
@@ -45,7 +41,7 @@ def units(
             "the values are so large that their variance overflows; divide the columns first"
         )
     if bandwidth is None:
-        _complain_copies(estimator, totals.standardized(location, scale))
+        _complain_copies(moments.standardized(location, scale), names)
     return location, scale
 
 
@@ -55,26 +51,25 @@ def box_units(ends: Tensor) -> tuple[Tensor, Tensor]:
     return (lower + upper) / 2, (upper - lower) / math.sqrt(12)
 
 
-def _complain_constant(estimator: BaseEstimator, constant: Tensor) -> None:
-    names = ", ".join(_name(estimator, int(i)) for i in constant.nonzero()[:, 0])
+def _complain_constant(constant: Tensor, names: Names) -> None:
+    columns = ", ".join(_name(names, int(i)) for i in constant.nonzero()[:, 0])
     raise ValueError(
-        f"constant column: {names}. A constant has no density; drop it, or smooth it "
+        f"constant column: {columns}. A constant has no density; drop it, or smooth it "
         "with base_measure='kernel' and bandwidth as a number"
     )
 
 
-def _complain_copies(estimator: BaseEstimator, totals: Totals) -> None:
+def _complain_copies(moments: Moments, names: Names) -> None:
     """Reject columns that repeat one another exactly: their joint density does not exist."""
-    correlation = totals.covariance.abs().fill_diagonal_(0.0)
-    if totals.n > 2 and correlation.max() > 1 - 1e-12:
+    correlation = moments.covariance.abs().fill_diagonal_(0.0)
+    if moments.n > 2 and correlation.max() > 1 - 1e-12:
         i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
         raise ValueError(
-            f"columns {_name(estimator, int(i))} and {_name(estimator, int(j))} are copies of "
+            f"columns {_name(names, int(i))} and {_name(names, int(j))} are copies of "
             "each other up to units: their joint density does not exist; drop one, or smooth them "
             "with base_measure='kernel' and bandwidth as a number"
         )
 
 
-def _name(estimator: BaseEstimator, column: int) -> str:
-    names = getattr(estimator, "feature_names_in_", None)
+def _name(names: Names, column: int) -> str:
     return str(column) if names is None else repr(str(names[column]))

@@ -51,12 +51,21 @@ def check_share(name: str, value: object, *, auto: bool = False, whole: bool = F
     raise ValueError(f"{name}={value!r} must be a number in {interval}{also}")
 
 
+def check_positive(name: str, value: object, *, optional: bool = False) -> None:
+    """Reject anything but a positive number (or None)."""
+    if optional and value is None:
+        return
+    if not _is_number(value, Real) or not value > 0:  # type: ignore[operator]
+        also = " or None" if optional else ""
+        raise ValueError(f"{name}={value!r} must be a positive number{also}")
+
+
 def check_mixture(n_components: object, n: int) -> None:
     """Reject more Gaussians than rows can hold."""
     if isinstance(n_components, int) and n_components > n // 2:
         raise ValueError(
-            f"n_base_components={n_components} is too many for {n} rows; take at most {n // 2}, "
-            'or "auto"'
+            f"base_measure={n_components} Gaussians are too many for {n} rows; take at most "
+            f'{n // 2}, or "mixture"'
         )
 
 

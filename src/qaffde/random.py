@@ -4,8 +4,10 @@ import torch
 from numpy.random import RandomState
 from sklearn.utils import check_random_state
 
+Seed = int | RandomState | None
 
-def generator_from(random_state: int | RandomState | None) -> torch.Generator:
+
+def generator_from(random_state: Seed) -> torch.Generator:
     """New generator for one fit; no global state is read or changed.
 
     Parameters
