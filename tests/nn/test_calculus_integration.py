@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qaffde.nn import BornDensity, FourierFeatures, KernelMeasure, expand
-from qaffde.nn.born import Density
+from qaffde.nn.density import Density
 from qaffde.nn.mixtures import log_densities
 from tests.calculus_models import (
     KINDS,

@@ -14,7 +14,6 @@ from qaffde.estimators.assembly import default_size
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
 from qaffde.estimators.classifier_fit import fit_encoder, fit_states
 from qaffde.estimators.classifier_frame import (
     ClassFrame,
@@ -31,6 +30,7 @@ from qaffde.estimators.parameters import (
     check_mixture,
 )
 from qaffde.estimators.persistence import FileMixin
+from qaffde.nn.class_density import ClassBorn, ClassDensity
 from qaffde.training import History
 
 MAX_AMPLITUDES = 1 << 22

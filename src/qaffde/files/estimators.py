@@ -32,7 +32,6 @@ from qaffde.estimators import (
 from qaffde.estimators.assembly import BASE_MEASURES
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassDensity
 from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.estimators.frame import Frame
 from qaffde.estimators.sums import Sums
@@ -51,6 +50,7 @@ from qaffde.files.networks import (
 )
 from qaffde.files.values import Recipe
 from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.nn.class_density import ClassDensity
 from qaffde.training import History
 
 COLUMNS = ("n_features_in_", "feature_names_in_")

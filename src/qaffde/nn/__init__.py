@@ -1,6 +1,6 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
-from qaffde.nn.born import (
+from qaffde.nn.density import (
     BornDensity,
     DefensiveDensity,
     Density,

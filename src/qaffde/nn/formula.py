@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.functional.lattice import Array, namespace_of
-from qaffde.nn.born import DefensiveDensity, StandardizedDensity
+from qaffde.nn.density import DefensiveDensity, StandardizedDensity
 from qaffde.nn.measures import BoxMeasure, GaussianMeasure
 
 Part = tuple[Tensor, Tensor, Tensor]

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qaffde.nn.born import BornDensity, Density, StandardizedDensity
+from qaffde.nn.density import BornDensity, Density, StandardizedDensity
 from qaffde.nn.formula import Formula, converted, inside, units_of
 from qaffde.nn.measures import BoxMeasure, GaussianMeasure, KernelMeasure
 

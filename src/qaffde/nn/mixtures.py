@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import integrals, moments, sampling
-from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
+from qaffde.nn.density import BornDensity, DefensiveDensity, Density, StandardizedDensity
 from qaffde.nn.forms import TrigonometricForm
 from qaffde.nn.laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.nn.born import Density
+from qaffde.nn.density import Density
 from qaffde.nn.mixtures import BornMixture, expand
 
 Encoder = Transform | nn.Module | Callable[[], Transform]
