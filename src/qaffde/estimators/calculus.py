@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -15,10 +14,7 @@ from qaffde.estimators.columns import Column, check_box, resolve_columns, resolv
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.estimators.random import generator_from
 from qaffde.estimators.regions import RegionMixin, Seed
-from qaffde.nn import BornMixture, Density, expand
-
-_EXPANDED: "WeakKeyDictionary[Density, BornMixture]" = WeakKeyDictionary()
-"""Fitted densities written as sums of terms; kept as long as the density itself."""
+from qaffde.nn import BornMixture, expand
 
 
 class BornEstimator(RegionMixin, DensityEstimator):
@@ -203,9 +199,7 @@ class BornEstimator(RegionMixin, DensityEstimator):
 
     def _mixture(self) -> BornMixture:
         check_is_fitted(self)
-        if self.density_ not in _EXPANDED:
-            _EXPANDED[self.density_] = expand(self.density_)
-        return _EXPANDED[self.density_]
+        return expand(self.density_)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)
