@@ -19,10 +19,32 @@ class Derived:
     """
 
     def __init__(self, density: nn.Module) -> None:
-        tensors = [*density.parameters(), *density.buffers()]
-        self.parts = [*density.children(), *tensors, *(tensor.detach() for tensor in tensors)]
-        self.state = state_of(density)
+        modules = list(density.modules())
         self.values: dict[Hashable, Any] = {}
+        self._tensors = [*density.parameters(), *density.buffers()]
+        self._held = [*modules[1:], *(tensor.detach() for tensor in self._tensors)]
+        self._parts: list[dict[str, Any]] = [
+            part
+            for module in modules
+            for part in (module._parameters, module._buffers, module._modules)
+        ]
+        self._numbers = [(vars(part), name) for part in modules[1:] for name in _numbers(part)]
+        self._own_numbers = _numbers(density)
+        self._state = self._state_of(density)
+
+    def is_current(self, density: nn.Module) -> bool:
+        """Whether the density has the same tensors, modules and numbers, all unchanged."""
+        return self._state_of(density) == self._state
+
+    def _state_of(self, density: nn.Module) -> list[float]:
+        own, tensors = vars(density), self._tensors
+        return [
+            *map(id, chain.from_iterable(part.values() for part in self._parts)),
+            *(tensor._version for tensor in tensors),
+            *(tensor.data_ptr() for tensor in tensors),
+            *(numbers[name] for numbers, name in self._numbers),
+            *(own[name] for name in self._own_numbers),
+        ]
 
 
 class Density(nn.Module, ABC):
@@ -52,7 +74,7 @@ class Density(nn.Module, ABC):
             Computes it.
         """
         kept = self._derived
-        if kept is None or kept.state != state_of(self):
+        if kept is None or not kept.is_current(self):
             kept = self._derived = Derived(self)
         if name not in kept.values:
             with torch.no_grad():
@@ -69,15 +91,5 @@ class Density(nn.Module, ABC):
         return {name: value for name, value in vars(self).items() if name != "_derived"}
 
 
-def state_of(module: nn.Module) -> list[Hashable]:
-    """Tensors, modules and numbers of a module, by identity, version and value."""
-    found: list[Hashable] = [value for value in vars(module).values() if type(value) is float]
-    for tensors in (module._parameters, module._buffers):
-        for tensor in tensors.values():
-            if tensor is not None:
-                found += (id(tensor), tensor._version, tensor.data_ptr())
-    for child in module._modules.values():
-        if child is not None:
-            found.append(id(child))
-            found += state_of(child)
-    return found
+def _numbers(module: nn.Module) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, float)]
