@@ -149,41 +149,6 @@ def test_the_short_way_lets_nothing_bad_through(rows, message):
         QAFFDE(**OPTIONS).fit(X).score_samples(rows)
 
 
-def test_whole_blocks_are_scored_by_compiled_code(monkeypatch):
-    blocks = []
-
-    def compile_eagerly(formula, **options):
-        compiled = torch_compile(formula, backend="aot_eager", **options)
-
-        def counted(z, inside):
-            blocks.append(len(z))
-            return compiled(z, inside)
-
-        return counted
-
-    torch_compile = torch.compile
-    monkeypatch.setattr(torch, "compile", compile_eagerly)
-    model = QAFFDE(**OPTIONS, batch_size=1200).fit(X)
-    expected = model.score_samples(X)
-    assert blocks == []
-    scores = model.set_params(compile=True).score_samples(X)
-    assert blocks == [1200, 1200]
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-12)
-
-
-def test_what_cannot_be_compiled_says_what_to_do(monkeypatch):
-    def refuse(formula, **options):
-        def compiled(z, inside):
-            raise torch._dynamo.exc.BackendCompilerFailed(formula, OSError("no compiler"), None)
-
-        return compiled
-
-    model = QAFFDE(**OPTIONS, compile=True, batch_size=100).fit(X)
-    monkeypatch.setattr(torch, "compile", refuse)
-    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler; compile=False does without"):
-        model.score_samples(X)
-
-
 def test_limits_of_threads_are_kept(monkeypatch):
     seen = []
     update = QF.add_rank_update

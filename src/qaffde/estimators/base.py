@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density
-from qaffde.nn.frozen import FEW_ROWS, frozen_form
+from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.selection.sources import ChunkSource, MemorySource, Source
 from qaffde.streams import as_chunks
 from qaffde.streams.names import framed
@@ -93,13 +93,13 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
         compute = self._compute()
-        frozen = frozen_form(self.density_, compute.torch_dtype, compute.device)
-        if frozen is not None and len(rows) <= FEW_ROWS:
-            return frozen.of_few(rows)
-        if frozen is None:
+        compiled = compiled_score(self.density_, compute.torch_dtype, compute.device)
+        if compiled is not None and len(rows) <= FEW_ROWS:
+            return compiled.of_few(rows)
+        if compiled is None:
             compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
         else:
-            score, width = frozen, frozen.width
+            score, width = compiled, compiled.width
         size = compute.rows(width)
         with torch.no_grad():
             blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))

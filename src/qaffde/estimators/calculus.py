@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -15,12 +14,9 @@ from qaffde import functional as QF
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
 from qaffde.estimators.regions import N_POINTS, check_mass, one_column_cells, weighted_quantile
-from qaffde.nn import BornMixture, Density, expand, find_born
+from qaffde.nn import BornMixture, expand, find_born
 from qaffde.parameters import check_choice, check_count
 from qaffde.random import Seed, generator_from
-
-_EXPANDED: "WeakKeyDictionary[Density, BornMixture]" = WeakKeyDictionary()
-"""Fitted densities written as sums of terms; kept as long as the density itself."""
 
 
 class BornEstimator(DensityEstimator):
@@ -274,9 +270,7 @@ class BornEstimator(DensityEstimator):
 
     def _mixture(self) -> BornMixture:
         check_is_fitted(self)
-        if self.density_ not in _EXPANDED:
-            _EXPANDED[self.density_] = expand(self.density_)
-        return _EXPANDED[self.density_]
+        return expand(self.density_)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)

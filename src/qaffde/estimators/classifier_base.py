@@ -13,7 +13,6 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
 from qaffde.estimators.classifier_fit import fit_encoder, fit_states
 from qaffde.estimators.classifier_frame import (
     ClassFrame,
@@ -26,6 +25,7 @@ from qaffde.estimators.classifier_frame import (
 from qaffde.estimators.classifier_parameters import ClassifierParameters
 from qaffde.estimators.classifier_search import ClassSearch
 from qaffde.estimators.persistence import FileMixin
+from qaffde.nn.class_density import ClassBorn, ClassDensity
 from qaffde.parameters import (
     check_bandwidth,
     check_mixture,

@@ -10,7 +10,6 @@ from torch import nn
 
 from qaffde.estimators.classifier_closed import MEASUREMENTS
 from qaffde.estimators.classifier_fit import RANK, RIDGE, GradientSettings
-from qaffde.estimators.classifier_training import LOSSES
 from qaffde.parameters import (
     check_choice,
     check_count,
@@ -18,6 +17,7 @@ from qaffde.parameters import (
     check_share,
 )
 from qaffde.training import LoopConfig
+from qaffde.training.class_likelihood import LOSSES
 
 FEATURES = ("auto", "sobol", "orthogonal", "paired", "random", "adaptive")
 N_EVALUATIONS = 50

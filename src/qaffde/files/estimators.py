@@ -31,7 +31,6 @@ from qaffde.estimators import (
 )
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassDensity
 from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
@@ -48,6 +47,7 @@ from qaffde.files.networks import (
 )
 from qaffde.files.values import Recipe
 from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.nn.class_density import ClassDensity
 from qaffde.selection import Plan
 from qaffde.training import History
 from qaffde.training.sums import Sums

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from qaffde.functional.chebyshev import antiderivative, series_length
-from qaffde.nn.forms import BLOCK
-from qaffde.nn.laws import UniformLaw
-from qaffde.nn.series import density_series, series_between, values_along
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.base_laws import UniformLaw
+from qaffde.nn.calculus.column_series import density_series, series_between, values_along
+from qaffde.nn.calculus.polynomial import BLOCK
+from qaffde.nn.calculus.terms import Term
 
 MAX_NESTED_DIMS = 3
 SCATTERED_POINTS = 2**15

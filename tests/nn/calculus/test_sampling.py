@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from qaffde.nn import BornMixture, expand, sampling
-from qaffde.nn.rejection import draw_by_rejection
-from qaffde.nn.sampling import draw_in_plane, draw_in_sequence
+from qaffde.nn import BornMixture, expand
+from qaffde.nn.calculus import sampling
+from qaffde.nn.calculus.sampling import draw_by_rejection, draw_in_plane, draw_in_sequence
 from tests.calculus_models import KINDS, random_density
 from tests.two_sample import energy_p_value, neighbour_p_value
 

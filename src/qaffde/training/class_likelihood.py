@@ -13,8 +13,8 @@ from copy import deepcopy
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.estimators.classifier_density import ImageCoder, born_rule, log_defended, masses
 from qaffde.nn import BaseMeasure, FourierFeatures
+from qaffde.nn.class_density import ImageCoder, born_rule, log_defended, masses
 from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]

@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from qaffde.nn.coefficients import (
+from qaffde.nn.calculus.base_laws import NormalLaw, UniformLaw
+from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.calculus.polynomial import (
     IntegratedCoefficients,
     Pairs,
     SquaredCoefficients,
     merged_frequencies,
 )
-from qaffde.nn.integrals import legendre
-from qaffde.nn.laws import NormalLaw, UniformLaw
 
 H, RANK = 7, 5
 

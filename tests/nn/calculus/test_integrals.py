@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from qaffde.nn import BornDensity, FourierFeatures, KernelMeasure, expand
-from qaffde.nn.born import Density
-from qaffde.nn.mixtures import log_densities
+from qaffde.nn.calculus.mixture import log_densities
+from qaffde.nn.density import Density
 from tests.calculus_models import (
     KINDS,
     axis,

@@ -1,4 +1,4 @@
-r"""One coordinate of a form as a Chebyshev series.
+r"""Chebyshev series of a trigonometric polynomial along one column.
 
 Along one coordinate a form is a trigonometric polynomial in one variable: its values at a few
 nodes determine it everywhere on the law's reach, to rounding, and with it every integral.
@@ -14,8 +14,8 @@ from qaffde.functional.chebyshev import (
     series_at,
     series_length,
 )
-from qaffde.nn.forms import BLOCK, TrigonometricForm
-from qaffde.nn.laws import Law
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.polynomial import BLOCK, TrigonometricForm
 
 GRID_POINTS = 4096
 """Points whose waves are computed at once."""

@@ -1,4 +1,4 @@
-r"""Symmetric one-dimensional laws whose products carry every term of the calculus.
+r"""Base laws of one coordinate: uniform and normal. The base of a term is a product of them.
 
 A term lives in coordinates u that are independent under its base: uniform on [−1, 1] or standard
 normal. All that the calculus asks of the law are three functions of a frequency,

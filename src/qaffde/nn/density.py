@@ -1,39 +1,22 @@
 """Densities by the Born rule, and the wrappers that make one of them a density for data."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.nn.base import Density
+from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
+from qaffde.nn.calculus.polynomial import TrigonometricForm
+from qaffde.nn.calculus.terms import Term
 from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure
-
-
-@dataclass
-class _Cache:
-    """What a Born density keeps between calls, and the state of the tensors that it is of."""
-
-    key: Hashable
-    log_normalizer: Tensor | None = None
-    searched: bool = False
-    series: QF.LatticeSeries | None = None
-
-
-class Density(nn.Module, ABC):
-    """A module with a log-density; calling it is the same as ``log_prob``."""
-
-    @abstractmethod
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (n,) at points of shape (n, d)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Same as :meth:`log_prob`."""
-        return self.log_prob(x)
 
 
 class BornDensity(Density):
@@ -72,7 +55,6 @@ class BornDensity(Density):
         self.features = features
         self.state = DensityMatrix(factor)
         self.measure = measure
-        self._cache = _Cache(())
 
     @property
     def factor(self) -> nn.Parameter:
@@ -104,14 +86,22 @@ class BornDensity(Density):
         return (self._log_square(flat) + self.measure.log_density(flat)).reshape(x.shape[:-1])
 
     def log_normalizer(self) -> Tensor:
-        """Log of tr(LGLᵀ), kept between calls while no gradient is asked and nothing changes."""
-        cache = self._kept()
-        if cache is None:
+        """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
+        if torch.compiler.is_compiling() or self.learns():
             return self.measure.log_normalizer(self.factor, self.features)
-        if cache.log_normalizer is None:
-            log_z = self.measure.log_normalizer(self.factor, self.features)
-            cache.log_normalizer = log_z.detach()
-        return cache.log_normalizer
+        return self.derived(
+            "log_normalizer", lambda: self.measure.log_normalizer(self.factor, self.features)
+        )
+
+    def series(self) -> QF.LatticeSeries | None:
+        """The series of ‖Lφ‖² on a lattice; None beside one, or while something learns."""
+        if torch.compiler.is_compiling() or self.learns():
+            return None
+        return self.derived("series", self._series)
+
+    def _series(self) -> QF.LatticeSeries | None:
+        lattice = QF.Lattice.of(self.features.W)
+        return None if lattice is None else QF.LatticeSeries.of(lattice, self._square)
 
     def _log_square(self, x: Tensor) -> Tensor:
         """Log ‖Lφ‖² of shape (n,); on a lattice, once it is frozen, by a series of its waves."""
@@ -119,39 +109,14 @@ class BornDensity(Density):
         q = self._square(x) if series is None else series(x, self._square)
         return q.log()
 
-    def series(self) -> QF.LatticeSeries | None:
-        """The series of ‖Lφ‖² on a lattice; None beside one, or while something learns."""
-        cache = self._kept()
-        if cache is not None and not cache.searched:
-            lattice = QF.Lattice.of(self.features.W)
-            if lattice is not None:
-                cache.series = QF.LatticeSeries.of(lattice, self._square)
-            cache.searched = True
-        return None if cache is None else cache.series
-
     def _square(self, x: Tensor) -> Tensor:
         return self.state.expectation(self.features(x))
-
-    def _kept(self) -> "_Cache | None":
-        """What holds as long as nothing changes; None while something learns."""
-        if torch.compiler.is_compiling():
-            return None
-        features = self.features
-        tensors = (self.factor, features.W, features.b, features.a, *self.measure.buffers())
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-            return None
-        key = tuple((t.data_ptr(), t._version, t.dtype) for t in tensors)
-        if self._cache.key != key:
-            self._cache = _Cache(key)
-        return self._cache
 
     @torch.no_grad()
     def sample(
         self, sample_shape: Sequence[int] = (), generator: Generator | None = None
     ) -> Tensor:
         """Exact draws of shape ``(*sample_shape, d)``, float64."""
-        from qaffde.nn.mixtures import expand  # the calculus is built on this class
-
         shape = torch.Size(sample_shape)
         generator = torch.default_generator if generator is None else generator
         return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
@@ -240,3 +205,47 @@ def find_born(density: nn.Module) -> BornDensity:
     if inner is None:
         raise TypeError(f"{type(density).__name__} holds no Born density")
     return inner
+
+
+def expand(density: Density) -> BornMixture:
+    """Write a density as a sum of terms, once for as long as it stays as it is.
+
+    Parameters
+    ----------
+    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
+    """
+    if isinstance(density, BornMixture):
+        return density
+    return density.derived("expansion", lambda: expansion(density))
+
+
+@singledispatch
+def expansion(density: Density) -> BornMixture:
+    """Sum of terms of a density, computed anew; each class of densities registers its own."""
+    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
+
+
+@expansion.register
+def _(density: BornDensity) -> BornMixture:
+    features = density.features
+    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
+    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
+    return BornMixture(born_terms(form, density.series(), density.measure))
+
+
+@expansion.register
+def _(density: DefensiveDensity) -> BornMixture:
+    inner = expand(density.density)
+    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
+    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
+    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
+    mean, C = density.mean.double(), density.cholesky.double()
+    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
+    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
+
+
+@expansion.register
+def _(density: StandardizedDensity) -> BornMixture:
+    inner = expand(density.density)
+    location, scale = density.location.double(), density.scale.double()
+    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from qaffde.nn.forms import BLOCK
-from qaffde.nn.laws import Law
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.polynomial import BLOCK
+from qaffde.nn.calculus.terms import Term
 
 
 def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-r"""Coefficients of the trigonometric polynomials that the calculus is made of.
+r"""Trigonometric polynomials: their coefficients, and their frequencies and phases.
 
 .. math::
 
@@ -14,14 +14,16 @@ no frequency repeats, B and E are real and H = D.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from qaffde.nn.laws import Law
+from qaffde.nn.calculus.base_laws import Law
 
+BLOCK = 2048
+"""Rows whose waves are computed at once."""
 WAVES = 128.0
 """Multiplications that a cosine and a sine cost as much as."""
 FEW_ROWS = 8
@@ -261,3 +263,49 @@ def merged_frequencies(W: Tensor, b: Tensor, L: Tensor) -> tuple[Tensor, Tensor,
     columns = L * torch.exp(1j * b)
     F = columns.new_zeros(len(L), len(unique)).index_add_(1, group, columns)
     return unique, b.new_zeros(len(unique)), F
+
+
+@dataclass(frozen=True)
+class TrigonometricForm:
+    """The polynomial q(Wu + b).
+
+    Parameters
+    ----------
+    W, b : Tensors of shapes (H, d), (H,)
+        Frequencies and phases.
+    coefficients : Coefficients
+        q; shared by all forms that differ in their frequencies and phases alone.
+    """
+
+    W: Tensor
+    b: Tensor
+    coefficients: Coefficients
+
+    @classmethod
+    def squared(cls, W: Tensor, b: Tensor, factor: Tensor) -> "TrigonometricForm":
+        """The form ‖L cos(Wu + b)‖² of a factor L of shape (r, D)."""
+        W, b, F = merged_frequencies(W, b, factor)
+        return cls(W, b, SquaredCoefficients(F))
+
+    def __call__(self, u: Tensor) -> Tensor:
+        """Values (n,) of the form at u of shape (n, d)."""
+        return torch.cat([self.coefficients(self.phases(v)) for v in u.split(BLOCK)])
+
+    def phases(self, u: Tensor) -> Tensor:
+        """Phases (n, H) where the first columns are `u` of shape (n, t), the others zero."""
+        return torch.addmm(self.b, u, self.W[:, : u.shape[1]].T)
+
+    def rotated(self, Q: Tensor) -> "TrigonometricForm":
+        """The form of v, where u = Qv."""
+        return replace(self, W=self.W @ Q)
+
+    def fixed(self, u: Tensor) -> "TrigonometricForm":
+        """The form of the other columns where the first len(u) are `u`."""
+        return replace(self, W=self.W[:, len(u) :], b=self.phases(u[None])[0])
+
+    def integrated(self, n_keep: int, law: Law) -> "TrigonometricForm":
+        """The form of the first `n_keep` columns; the law integrates the others out."""
+        if n_keep == self.W.shape[1]:
+            return self
+        integrated = IntegratedCoefficients(self.coefficients, law, self.W[:, n_keep:])
+        return TrigonometricForm(self.W[:, :n_keep], self.b, integrated)

@@ -1,11 +1,16 @@
 r"""Exact draws from one term, by rejection or coordinate by coordinate: whichever costs less.
 
-Rejection (:mod:`qaffde.nn.rejection`) is the way wherever q is nearly flat, in any dimension. The
-other way is for q with peaks, and for rows given what is rare: the density of one coordinate u
-given those before it, with those after it integrated out, is a law times a trigonometric
-polynomial. It is read at Chebyshev nodes, integrated as a series and inverted by Newton's steps:
-the distribution function of a draw is right to about 1e-10. On a lattice of two columns what
-is read is a table of a short series, which costs next to nothing, and no other way is cheaper.
+Rejection is cheapest where q is nearly flat, in any dimension: propose from the base and accept
+with probability q(u) / max q. The bound of q is proven, not searched for
+(:attr:`~qaffde.nn.calculus.polynomial.Coefficients.bound`), so the draws are exact. A draw takes
+:math:`\max q / E[q]` proposals on average, each of the cost of scoring one point. Where q is a sum
+of layers, every proposal first draws its layer, by the bounds, and evaluates that layer only.
+
+Drawing in sequence is cheaper where q has peaks, and given rare values: the density of one
+coordinate u given those before it, with those after it integrated out, is a law times a
+trigonometric polynomial. It is read at Chebyshev nodes, integrated as a series and inverted by
+Newton's method: the distribution function of a draw is right to about 1e-10. On a lattice of two
+columns the nodes are read from a table of a short series, which is cheaper than either.
 """
 
 from collections.abc import Callable
@@ -19,17 +24,17 @@ from qaffde.functional.chebyshev import (
     coefficients,
     invert_increasing,
 )
-from qaffde.nn.coefficients import WAVES
-from qaffde.nn.forms import TrigonometricForm
-from qaffde.nn.laws import Law
-from qaffde.nn.rejection import draw_by_rejection, rejection_cost
-from qaffde.nn.series import density_series, nodes_of, values_along
-from qaffde.nn.terms import Shortcut, Term
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.column_series import density_series, nodes_of, values_along
+from qaffde.nn.calculus.polynomial import BLOCK, WAVES, Coefficients, TrigonometricForm
+from qaffde.nn.calculus.terms import Shortcut, Term
 
 ROWS = 4096
 """Rows that are drawn at once."""
 TABLED = 2000.0
 """Cost of a coordinate that is read from a table, in the currency of Coefficients.cost."""
+MIN_PROPOSALS = 256
+"""In one evaluation: few rows are tried several times at once."""
 
 
 def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generator) -> Tensor:
@@ -120,3 +125,42 @@ def _between_rows(table: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
     """Rows (n, m_2) at coordinates (n, 1) from those (m_1, m_2) at the nodes, by their series."""
     spectrum = coefficients(table.T).T
     return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(spectrum)) @ spectrum
+
+
+def rejection_cost(coefficients: Coefficients) -> float:
+    """Cost of a draw where the mean of q is one."""
+    return sum(layer.bound * layer.cost for layer in coefficients.layers)
+
+
+def draw_by_rejection(
+    form: TrigonometricForm, law: Law, u: Tensor, generator: Generator
+) -> Tensor:
+    """Draws (n, d − t) of the last coordinates, row by row given the first, `u` (n, t)."""
+    return torch.cat([_draw_block(form, law, v, generator) for v in u.split(BLOCK)])
+
+
+def _draw_block(form: TrigonometricForm, law: Law, u: Tensor, generator: Generator) -> Tensor:
+    start, W = form.phases(u), form.W[:, u.shape[1] :]
+    drawn = torch.empty(len(u), W.shape[1], dtype=torch.float64)
+    waiting = torch.arange(len(u))
+    while len(waiting):
+        tries = -(-MIN_PROPOSALS // len(waiting))
+        v = law.draw(len(waiting) * tries, W.shape[1], generator)
+        theta = torch.addmm(start[waiting].repeat_interleave(tries, 0), v, W.T)
+        accepted = _accepted(form.coefficients, theta, generator).reshape(-1, tries)
+        row, first = accepted.any(1), accepted.int().argmax(1)
+        drawn[waiting[row]] = v.reshape(len(waiting), tries, -1)[row, first[row]]
+        waiting = waiting[~row]
+    return drawn
+
+
+def _accepted(coefficients: Coefficients, theta: Tensor, generator: Generator) -> Tensor:
+    """Which proposals, of phases (n, H), to accept."""
+    bounds = torch.tensor([layer.bound for layer in coefficients.layers], dtype=torch.float64)
+    chosen = torch.multinomial(bounds, len(theta), replacement=True, generator=generator)
+    level = bounds[chosen] * torch.rand(len(theta), generator=generator, dtype=torch.float64)
+    q = torch.empty_like(level)
+    for number, layer in enumerate(coefficients.layers):
+        mine = chosen == number
+        q[mine] = layer(theta[mine])
+    return level < q

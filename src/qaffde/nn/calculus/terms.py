@@ -5,9 +5,9 @@ r"""One term of the calculus: a base times a trigonometric polynomial (DESIGN §
     p(x) = e^{\kappa}\, \frac{l(u)}{|C|}\, q(u), \quad x = m + C u, \quad
     q(u) = \operatorname{Re}\bigl[z^\dagger B z + z^\top E z\bigr], \quad z = e^{i(W u + b)}
 
-The coordinates u are independent under the base l (a :class:`~qaffde.nn.laws.Law`), C is lower
-triangular. Integrating columns out changes the coefficients of q (:mod:`qaffde.nn.coefficients`),
-fixing columns moves the phases b: the family is closed.
+The coordinates u are independent under the base l (a :class:`~qaffde.nn.calculus.base_laws.Law`),
+C is lower triangular. Integrating columns out changes the coefficients of q
+(:mod:`qaffde.nn.calculus.polynomial`), fixing columns moves the phases b: the family is closed.
 """
 
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from qaffde import functional as QF
-from qaffde.nn.forms import TrigonometricForm
-from qaffde.nn.laws import Law
-from qaffde.nn.series import values_of_column
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.column_series import values_of_column
+from qaffde.nn.calculus.polynomial import TrigonometricForm
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from qaffde.nn import BaseMeasure, FourierFeatures
+from qaffde.nn.fourier import FourierFeatures
+from qaffde.nn.measures import BaseMeasure
 
 
 class Projection(nn.Module):

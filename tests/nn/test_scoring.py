@@ -16,7 +16,7 @@ from qaffde.nn import (
     KernelMeasure,
     StandardizedDensity,
 )
-from qaffde.nn.frozen import FrozenDensity, frozen_form
+from qaffde.nn.scoring import Score, compiled_score
 
 EYE = torch.eye(2, dtype=torch.float64)
 MEASURES = {
@@ -54,7 +54,7 @@ def points(n, spread=3.0):
 def test_values_are_those_of_the_modules(measure, kind, epsilon):
     density, x = density_of(measure, kind, epsilon), points(500)
     expected = density.log_prob(x)
-    frozen = frozen_form(density)
+    frozen = compiled_score(density)
     assert torch.allclose(frozen(x), expected, rtol=0, atol=1e-8)
     few = frozen.of_few(x[:3].numpy())
     np.testing.assert_allclose(few, expected[:3], rtol=0, atol=1e-8)
@@ -65,50 +65,50 @@ def test_far_away_nothing_overflows(measure):
     density = density_of(measure)
     x = torch.tensor([[1e300, -1e300], [1e20, 0.0]], dtype=torch.float64)
     expected = density.log_prob(x)
-    assert torch.allclose(frozen_form(density)(x), expected, rtol=1e-12)
+    assert torch.allclose(compiled_score(density)(x), expected, rtol=1e-12)
     assert expected.isfinite().all()
 
 
 def test_single_precision_keeps_six_digits():
     density, x = density_of(), points(500)
-    single = frozen_form(density, torch.float32)(x)
+    single = compiled_score(density, torch.float32)(x)
     assert single.dtype == torch.float32
     assert torch.allclose(single.double(), density.log_prob(x), rtol=0, atol=1e-3)
 
 
 def test_a_form_is_made_once_and_anew_after_a_change():
     density, x = density_of(), points(5)
-    first = frozen_form(density)
-    assert frozen_form(density) is first
+    first = compiled_score(density)
+    assert compiled_score(density) is first
     with torch.no_grad():
         density.density.density.factor[0] += 1.0
-    second = frozen_form(density)
+    second = compiled_score(density)
     assert second is not first
     assert torch.allclose(second(x), density.log_prob(x), rtol=0, atol=1e-9)
     density.density.density.measure = MEASURES["gaussian"]
-    assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
+    assert torch.allclose(compiled_score(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
     density.density.epsilon = 0.5
-    assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
+    assert torch.allclose(compiled_score(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
     density.scale = 2 * density.scale
-    assert torch.allclose(frozen_form(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
+    assert torch.allclose(compiled_score(density)(x), density.log_prob(x), rtol=0, atol=1e-9)
 
 
 def test_each_precision_has_its_form():
     density = density_of()
-    assert frozen_form(density).dtype == torch.float64
-    assert frozen_form(density, torch.float32).dtype == torch.float32
-    assert frozen_form(density).dtype == torch.float64
+    assert compiled_score(density).dtype == torch.float64
+    assert compiled_score(density, torch.float32).dtype == torch.float32
+    assert compiled_score(density).dtype == torch.float64
 
 
-def test_other_builds_have_no_frozen_form():
+def test_other_builds_have_no_compiled_score():
     density = density_of()
-    assert frozen_form(density.density) is None
-    assert frozen_form(StandardizedDensity(density, *EYE)) is None
+    assert compiled_score(density.density) is None
+    assert compiled_score(StandardizedDensity(density, *EYE)) is None
 
 
 def test_a_form_does_not_keep_its_density_alive():
     density = density_of()
-    frozen_form(density)
+    compiled_score(density)
     reference = weakref.ref(density)
     del density
     gc.collect()
@@ -117,15 +117,15 @@ def test_a_form_does_not_keep_its_density_alive():
 
 def test_modules_stay_as_they_are():
     density = density_of("box")
-    FrozenDensity(density, torch.float32)
+    Score(density, torch.float32)
     assert {t.dtype for t in density.state_dict().values()} == {torch.float64}
 
 
 def test_the_width_is_that_of_the_largest_array():
-    assert frozen_form(density_of()).width == 60
+    assert compiled_score(density_of()).width == 60
     weights = torch.full((40,), 1 / 40, dtype=torch.float64)
     density = density_of()
     density.density.density.measure = GaussianMeasure(
         weights, points(40), EYE.expand(40, 2, 2).clone()
     )
-    assert frozen_form(density).width == 2 * (40 + 1)  # and the background
+    assert compiled_score(density).width == 2 * (40 + 1)  # and the background

@@ -1,4 +1,4 @@
-"""Born densities as finite sums of terms, closed under marginals and conditionals."""
+"""Finite sums of terms, closed under marginals and conditionals."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,12 @@ import torch
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import integrals, moments, sampling
-from qaffde.nn.born import BornDensity, DefensiveDensity, Density, StandardizedDensity
-from qaffde.nn.forms import TrigonometricForm
-from qaffde.nn.laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.base import Density
+from qaffde.nn.calculus import integrals, moments, sampling
+from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.calculus.polynomial import TrigonometricForm
+from qaffde.nn.calculus.terms import Shortcut, Term
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure
-from qaffde.nn.terms import Shortcut, Term
 
 PLANE = 2
 NOTHING = torch.empty(1, 0, dtype=torch.float64)
@@ -24,8 +24,8 @@ NOTHING = torch.empty(1, 0, dtype=torch.float64)
 class BornMixture(Density):
     r"""Sum of terms, each a base times a trigonometric polynomial, divided by its mass.
 
-    Every fitted density with a finite base measure is one (:func:`expand`), and so is every
-    marginal and every conditional of one.
+    Every fitted density with a finite base measure is one (:func:`~qaffde.nn.expand`), and so is
+    every marginal and every conditional of one.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class BornMixture(Density):
 
     Examples
     --------
-    >>> from qaffde.nn import BoxMeasure, FourierFeatures
+    >>> from qaffde.nn import BornDensity, BoxMeasure, FourierFeatures, expand
     >>> features = FourierFeatures.draw("paired", 8, bandwidth=torch.ones(2))
     >>> unit = BoxMeasure(torch.zeros(2), torch.ones(2))
     >>> density = expand(BornDensity(features, torch.ones(1, 8), unit))
@@ -198,50 +198,6 @@ def log_densities(terms: Sequence[Term], x: Tensor) -> Tensor:
     return found
 
 
-@singledispatch
-def expand(density: Density) -> BornMixture:
-    """Write a density as a sum of terms.
-
-    Parameters
-    ----------
-    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
-    """
-    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
-
-
-@expand.register
-def _(density: BornMixture) -> BornMixture:
-    return density
-
-
-@expand.register
-def _(density: BornDensity) -> BornMixture:
-    bases = base_terms(density.measure)
-    features = density.features
-    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
-    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
-    series = density.series()
-    return BornMixture(_term(form, series, *base) for base in bases)
-
-
-@expand.register
-def _(density: DefensiveDensity) -> BornMixture:
-    inner = expand(density.density)
-    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
-    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
-    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
-    mean, C = density.mean.double(), density.cholesky.double()
-    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
-    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
-
-
-@expand.register
-def _(density: StandardizedDensity) -> BornMixture:
-    inner = expand(density.density)
-    location, scale = density.location.double(), density.scale.double()
-    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
-
-
 Base = tuple[Tensor, Law, Tensor, Tensor]
 """Log-weight, law, offset and scale."""
 
@@ -267,6 +223,13 @@ def _(measure: GaussianMeasure) -> list[Base]:
     parts = measure.weights, measure.means, measure.cholesky
     triples = zip(*(part.double() for part in parts), strict=True)
     return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
+
+
+def born_terms(
+    form: TrigonometricForm, series: QF.LatticeSeries | None, measure: BaseMeasure
+) -> list[Term]:
+    """Terms of a polynomial times a base measure; the series has the same values on a lattice."""
+    return [_term(form, series, *base) for base in base_terms(measure)]
 
 
 def _term(
