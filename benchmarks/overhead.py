@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.rows import Row, provenance
 from qaffde import QAFFDE
-from qaffde.experiments.rows import Row, provenance
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
 from qaffde.training.closed_form import READINGS, density_matrix, row_batches
 from qaffde.training.likelihood import solve, whiten

@@ -14,10 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from experiments import ROOT
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.estimators.assembly import draw_features
 from qaffde.estimators.data_measure import fit_box
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.targets import get_target
 from qaffde.training import History, negative_log_likelihood, train
 from qaffde.training.likelihood import Whitening, whiten

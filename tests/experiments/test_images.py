@@ -9,20 +9,21 @@ from sklearn.metrics import confusion_matrix, log_loss
 
 pytest.importorskip("zuko", reason="the baselines need the extra 'flows'")
 
+from experiments.config import ConfigError, load_config, parse_config
+from experiments.images import cells as images
+from experiments.images import sets as images_data
+from experiments.images.cells import image_cells, measured
+from experiments.images.config import ImageBudget, ImageConfig
+from experiments.images.methods import IMAGE_METHODS, augmentation
+from experiments.images.metrics import calibration_error, reliability, separation
+from experiments.images.pictures import pack_images, unpack_images
+from experiments.images.results import ImageResults
+from experiments.images.sets import SHUFFLED, fitted_to, load_images, outsiders
+from experiments.images.tables import accuracy_table, images_page
+from experiments.results import paper_figures
+from experiments.rows import read_rows
+from experiments.runner import Files, run_cells
 from qaffde.datasets import ImageData
-from qaffde.experiments import images, images_data
-from qaffde.experiments.config import ConfigError, load_config, parse_config
-from qaffde.experiments.images import image_cells, measured
-from qaffde.experiments.images_config import ImageBudget, ImageConfig
-from qaffde.experiments.images_data import SHUFFLED, fitted_to, load_images, outsiders
-from qaffde.experiments.images_methods import IMAGE_METHODS, augmentation
-from qaffde.experiments.images_metrics import calibration_error, reliability, separation
-from qaffde.experiments.images_pictures import pack_images, unpack_images
-from qaffde.experiments.images_results import ImageResults
-from qaffde.experiments.images_tables import accuracy_table, images_page
-from qaffde.experiments.results import paper_figures
-from qaffde.experiments.rows import read_rows
-from qaffde.experiments.runner import Files, run_cells
 from qaffde.training import loop
 from qaffde.training.checkpoint import Checkpoint
 from tests.experiments.tiny import without_timings
@@ -307,7 +308,7 @@ def test_the_page_has_all_parts(results):
         assert part in page
     assert "| RoundTrip (CNN) | digits | 1 | 1 |" in page
     assert "n_features 60, bandwidth 1.5" in page
-    with pytest.raises(ValueError, match="run: qaffde experiment run images --budget quick"):
+    with pytest.raises(ValueError, match="run: python -m experiments run images --budget quick"):
         images_page(ImageResults([], [], ()), "t", "quick")
 
 
@@ -365,7 +366,7 @@ def test_bins_of_a_few_images_are_not_drawn():
 
 def test_the_report_comes_from_rows_alone(files, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib", reason="reports need the extra 'plot'")
-    from qaffde.experiments.report import report
+    from experiments.report import report
 
     monkeypatch.setattr(images_data, "IMAGE_SETS", {})
     load_images.cache_clear()

@@ -8,15 +8,15 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="reports need the extra 'plot'")
 
-from qaffde.experiments import registry
-from qaffde.experiments import report as report_module
-from qaffde.experiments.config import KernelBudget, KernelConfig
-from qaffde.experiments.kernel import kernel_cells
-from qaffde.experiments.report import report
-from qaffde.experiments.results import OURS, Results
-from qaffde.experiments.rows import read_rows
-from qaffde.experiments.runner import Files, run_cells
-from qaffde.experiments.tables import (
+from experiments import registry
+from experiments import report as report_module
+from experiments.config import KernelBudget, KernelConfig
+from experiments.kernel import kernel_cells
+from experiments.report import report
+from experiments.results import OURS, Results
+from experiments.rows import read_rows
+from experiments.runner import Files, run_cells
+from experiments.tables import (
     dimension_verdict,
     is_best,
     metric_table,
@@ -194,7 +194,7 @@ def test_the_page_needs_nothing_else_and_every_link_has_its_row(out):
 
 
 def test_what_is_missing_is_said(tmp_path):
-    with pytest.raises(ValueError, match="run: qaffde experiment run planar --budget quick"):
+    with pytest.raises(ValueError, match="run: python -m experiments run planar --budget quick"):
         report((), "quick", tmp_path, tmp_path)
     with pytest.raises(ValueError, match=r"kernel-quick\.jsonl has no rows"):
         report(("kernel",), "quick", tmp_path, tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.experiments.rows import Row
+from experiments.rows import Row
 from qaffde.targets import Target
 
 Array = NDArray[np.float64]

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 import torch
 from torch import Generator, Tensor
 
-from qaffde.experiments.cells import Cell, Measured, identity
-from qaffde.experiments.config import KernelBudget, KernelConfig
-from qaffde.experiments.rows import Row, provenance
+from experiments.cells import Cell, Measured, identity
+from experiments.config import KernelBudget, KernelConfig
+from experiments.rows import Row, provenance
 from qaffde.nn import FourierFeatures
 from qaffde.training import AdaptiveConfig, fit_adaptive_features, pair_kernel, random_pairs
 

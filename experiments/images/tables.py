@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from statistics import mean
 from typing import Any
 
-from qaffde.experiments.images_methods import IMAGE_METHODS
-from qaffde.experiments.images_results import ImageResults
-from qaffde.experiments.results import Figure, paper_figures
-from qaffde.experiments.rows import Row, markdown_table
+from experiments.images.methods import IMAGE_METHODS
+from experiments.images.results import ImageResults
+from experiments.results import Figure, paper_figures
+from experiments.rows import Row, markdown_table
+from experiments.tables import rebuild
 
 SET_NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 METRICS = {"nll": "NLL of labels", "calibration_error": "calibration error"}
@@ -32,7 +33,7 @@ def images_page(results: ImageResults, title: str, budget: str) -> str:
     if not results.complete:
         raise ValueError(
             f"images has no complete row of the budget {budget!r}; "
-            f"run: qaffde experiment run images --budget {budget}"
+            f"run: python -m experiments run images --budget {budget}"
         )
     parts = [
         f"# {title}",
@@ -44,8 +45,7 @@ def images_page(results: ImageResults, title: str, budget: str) -> str:
         *_pictures(results),
         f"## Budgets\n\n{NOTES['budget']}\n\n{budget_table(results)}",
         *_failures(results),
-        f"Rebuild this page from the rows with `qaffde experiment report images --budget {budget}`"
-        f"; measure again with `qaffde experiment run images --budget {budget}`.\n",
+        rebuild("images", budget),
     ]
     return "\n\n".join(parts)
 

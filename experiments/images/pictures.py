@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.experiments.rows import Row
+from experiments.rows import Row
 
 LEVELS = 31
 """Of a pixel: five bits are enough for the eye."""

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from html import escape
 
-from qaffde.experiments.charts import Point, Series, line_chart
-from qaffde.experiments.images_figures import mosaic
-from qaffde.experiments.images_methods import IMAGE_METHODS
-from qaffde.experiments.images_pictures import unpack_images
-from qaffde.experiments.images_results import ImageResults
-from qaffde.experiments.images_tables import (
+from experiments.charts import Point, Series, line_chart
+from experiments.images.figures import mosaic
+from experiments.images.methods import IMAGE_METHODS
+from experiments.images.pictures import unpack_images
+from experiments.images.results import ImageResults
+from experiments.images.tables import (
     METRICS,
     MINUTES,
     NOTES,
@@ -18,9 +18,9 @@ from qaffde.experiments.images_tables import (
     published,
     shown,
 )
-from qaffde.experiments.markup import Section, headline, row_link, sortable_table
-from qaffde.experiments.results import Figure
-from qaffde.experiments.thumbnails import pixels_image, shares_image
+from experiments.markup import Section, headline, row_link, sortable_table
+from experiments.results import Figure
+from experiments.thumbnails import pixels_image, shares_image
 
 Cells = Callable[[str], list[str]]
 """Cells of a method's line."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from experiments.config import DensityBudget
+from experiments.rows import Row
 from qaffde.baselines import Range
 from qaffde.baselines.registry import Space
-from qaffde.experiments.config import DensityBudget
-from qaffde.experiments.rows import Row
 from qaffde.training import History
 
 if TYPE_CHECKING:

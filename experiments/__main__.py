@@ -1,4 +1,4 @@
-"""``qaffde experiment``: run the paper's experiments, and report from their rows."""
+"""``python -m experiments``: run the paper's experiments, and report from their rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,17 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from qaffde.experiments import EXPERIMENTS, Selection, plan, run
-from qaffde.experiments.report import report
-from qaffde.experiments.rows import Row
-from qaffde.experiments.runner import Listener
+from experiments.registry import EXPERIMENTS, Selection, plan, run
+from experiments.report import report
+from experiments.rows import Row
+from experiments.runner import Listener
 
-app = typer.Typer(help="Run the paper's experiments, and report from their rows.")
+app = typer.Typer(
+    name="experiments",
+    help="Run the paper's experiments, and report from their rows.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
 
 
 class Budget(StrEnum):
@@ -181,3 +186,7 @@ def _summary(row: Row) -> str:
         f"{head}: Spearman {metrics['spearman']:.4f}, MAE {metrics['mean_absolute_error']:.5f}, "
         f"fit {row['fit_seconds']:.1f} s"
     )
+
+
+if __name__ == "__main__":
+    app()

@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from qaffde.experiments.cells import Cell
-from qaffde.experiments.pictures import TRUTH
-from qaffde.experiments.rows import Row, append_row, read_rows
+from experiments.cells import Cell
+from experiments.pictures import TRUTH
+from experiments.rows import Row, append_row, read_rows
 
 POLL_SECONDS = 0.3
 ONE_THREAD = {

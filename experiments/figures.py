@@ -8,28 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from qaffde.experiments.kernel import CENTRE, GRID, KINDS, SHOWN_FEATURES, errors_of, true_curve
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.pictures import TRUTH, unpack, unpack_mesh
-from qaffde.experiments.results import Results
-from qaffde.experiments.rows import Row
-from qaffde.experiments.sets import dims_and_scale
+from experiments.kernel import CENTRE, GRID, KINDS, SHOWN_FEATURES, errors_of, true_curve
+from experiments.methods import METHODS
+from experiments.pictures import TRUTH, unpack, unpack_mesh
+from experiments.results import Results
+from experiments.rows import Row
+from experiments.sets import dims_and_scale
+from qaffde.plot.style import COLOURS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STYLE: dict[Any, Any] = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "svg.hashsalt": "qaffde",
-}
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 130, "metadata": {"Software": None}},
     "svg": {"dpi": 130, "metadata": {"Date": None, "Creator": None}},
 }
-COLOURS = "viridis"
 
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 

@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from qaffde.experiments import figures, images_figures, images_page, images_tables, page, tables
-from qaffde.experiments.config import DensityConfig
-from qaffde.experiments.images_config import ImageConfig
-from qaffde.experiments.images_results import ImageResults
-from qaffde.experiments.markup import Section, rows_section
-from qaffde.experiments.registry import EXPERIMENTS, find_experiment, find_files
-from qaffde.experiments.results import Results
-from qaffde.experiments.rows import Row, read_rows, repository
+from experiments import figures, page, tables
+from experiments.config import DensityConfig
+from experiments.images import figures as image_figures
+from experiments.images import page as image_page
+from experiments.images import tables as image_tables
+from experiments.images.config import ImageConfig
+from experiments.images.results import ImageResults
+from experiments.markup import Section, rows_section
+from experiments.registry import EXPERIMENTS, find_experiment, find_files
+from experiments.results import Results
+from experiments.rows import ROOT, Row, read_rows
 
 PAGE = "results.html"
 
@@ -28,11 +31,8 @@ class Parts:
 
 
 def report_folder(budget: str) -> Path:
-    """Where a report goes: into the docs of the checkout if it is of the standard budget."""
-    root = repository()
-    if root is not None and budget == "standard":
-        return root / "docs"
-    return Path(f"qaffde-report-{budget}")
+    """Where a report goes: into the docs if it is of the standard budget."""
+    return ROOT / "docs" if budget == "standard" else Path(f"qaffde-report-{budget}")
 
 
 def report(
@@ -59,7 +59,7 @@ def report(
         folder = find_files("planar", budget, rows).folder
         raise ValueError(
             f"{folder} has no rows of the budget {budget!r}; "
-            f"run: qaffde experiment run planar --budget {budget}"
+            f"run: python -m experiments run planar --budget {budget}"
         )
     folder, parts = out or report_folder(budget), Parts()
     for name in chosen:
@@ -119,11 +119,11 @@ def _write_images(name: str, budget: str, rows: Path | None, out: Path, parts: P
     assert isinstance(config, ImageConfig)
     pictures = read_rows(find_files(name, budget, rows).pictures)
     results = ImageResults(_read(name, budget, rows), pictures, config.sets)
-    text = images_tables.images_page(results, config.title, budget)
+    text = image_tables.images_page(results, config.title, budget)
     parts.paths.append(_write(out / "tables_images.md", text))
-    for stem, figure in images_figures.image_figures(results).items():
+    for stem, figure in image_figures.image_figures(results).items():
         parts.paths += figures.save_figure(figure, out / "figures" / stem)
-    parts.sections.append(images_page.images_section(results, config.title))
+    parts.sections.append(image_page.images_section(results, config.title))
     parts.others += results.current
 
 
@@ -147,7 +147,7 @@ def _read(name: str, budget: str, folder: Path | None) -> list[Row]:
     rows = read_rows(path)
     if not rows:
         raise ValueError(
-            f"{path} has no rows; run: qaffde experiment run {name} --budget {budget}"
+            f"{path} has no rows; run: python -m experiments run {name} --budget {budget}"
         )
     return rows
 

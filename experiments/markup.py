@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from qaffde.experiments.images_methods import IMAGE_METHODS
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.results import METRICS, SECONDS, Results
-from qaffde.experiments.rows import Row
-from qaffde.experiments.tables import DIGITS, shown_parameters
+from experiments.images.methods import IMAGE_METHODS
+from experiments.methods import METHODS
+from experiments.results import METRICS, SECONDS, Results
+from experiments.rows import Row
+from experiments.tables import DIGITS, shown_parameters
 
 HIDDEN = {"curve"}
 """Parts of a row that are drawn and not listed."""

@@ -3,28 +3,28 @@
 import math
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
+from pathlib import Path
 from statistics import mean
 from string import Template
 
-from qaffde.experiments.charts import Point, Series, line_chart
-from qaffde.experiments.kernel import GRID, KINDS, SHOWN_FEATURES, errors_of, true_curve
-from qaffde.experiments.markup import Section, headline, row_link, sortable_table
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.pictures import TRUTH
-from qaffde.experiments.results import METRICS, SECONDS, Figure, Results, paper_figures
-from qaffde.experiments.rows import Row
-from qaffde.experiments.sets import dims_and_scale
-from qaffde.experiments.tables import (
+from experiments.charts import Point, Series, line_chart
+from experiments.kernel import GRID, KINDS, SHOWN_FEATURES, errors_of, true_curve
+from experiments.markup import Section, headline, row_link, sortable_table
+from experiments.methods import METHODS
+from experiments.pictures import TRUTH
+from experiments.results import METRICS, SECONDS, Figure, Results, paper_figures
+from experiments.rows import Row
+from experiments.sets import dims_and_scale
+from experiments.tables import (
     DIGITS,
     METRIC_NOTES,
     dimension_verdict,
     number,
     verdict,
 )
-from qaffde.experiments.thumbnails import mesh_image, scatter_image
+from experiments.thumbnails import mesh_image, scatter_image
 
-ASSETS = files("qaffde.experiments") / "assets"
+ASSETS = Path(__file__).parent / "assets"
 
 
 def build_page(sections: Sequence[Section], origin: str) -> str:

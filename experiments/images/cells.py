@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from qaffde.experiments.attempts import Times, attempt
-from qaffde.experiments.cells import Cell, Measured, identity
-from qaffde.experiments.images_config import ImageBudget, ImageConfig, ImageMethodBudget
-from qaffde.experiments.images_data import IMAGE_SETS, load_images, outsiders
-from qaffde.experiments.images_methods import ImageMethod, check_recipe, find_image_method
-from qaffde.experiments.images_metrics import (
+from experiments.attempts import Times, attempt
+from experiments.cells import Cell, Measured, identity
+from experiments.images.config import ImageBudget, ImageConfig, ImageMethodBudget
+from experiments.images.methods import ImageMethod, check_recipe, find_image_method
+from experiments.images.metrics import (
     confusion,
     extremes,
     label_metrics,
     reliability,
     separation,
 )
-from qaffde.experiments.images_pictures import pack_images
-from qaffde.experiments.rows import Row
+from experiments.images.pictures import pack_images
+from experiments.images.sets import IMAGE_SETS, load_images, outsiders
+from experiments.rows import Row
 from qaffde.training.checkpoint import Checkpoint
 
 EXPERIMENT = "images"

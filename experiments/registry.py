@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from qaffde.experiments.cells import Cell
-from qaffde.experiments.config import (
+from experiments.cells import Cell
+from experiments.config import (
     BUDGETS,
     DensityConfig,
     KernelConfig,
     load_config,
 )
-from qaffde.experiments.density import density_cells
-from qaffde.experiments.images import image_cells
-from qaffde.experiments.images_config import ImageConfig
-from qaffde.experiments.kernel import kernel_cells
-from qaffde.experiments.rows import results_folder
-from qaffde.experiments.runner import Files, Listener, finished, run_cells
-from qaffde.experiments.search import open_storage
+from experiments.density import density_cells
+from experiments.images.cells import image_cells
+from experiments.images.config import ImageConfig
+from experiments.kernel import kernel_cells
+from experiments.rows import RESULTS
+from experiments.runner import Files, Listener, finished, run_cells
+from experiments.search import open_storage
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def find_files(name: str, budget: str, folder: Path | None = None) -> Files:
     """Where an experiment of a budget keeps its rows."""
     if budget not in BUDGETS:
         raise ValueError(f"unknown budget {budget!r}; choose one of {', '.join(BUDGETS)}")
-    return Files(folder or results_folder(), f"{name}-{budget}")
+    return Files(folder or RESULTS, f"{name}-{budget}")
 
 
 @dataclass(frozen=True)

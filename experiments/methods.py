@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.baselines import BASELINES, SEARCH_SPACES, Choice, Range
 from qaffde.baselines.registry import Space
-from qaffde.estimators.assembly import MAX_BOX_DIMS
-from qaffde.estimators.base import DensityEstimator
+from qaffde.plot.style import DENSITY, SECOND
 
 Parameters = dict[str, Any]
+MAX_BOX_DIMS = 3
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Method:
 
     label: str
     kind: str
-    make: Callable[..., DensityEstimator]
+    make: Callable[..., BaseEstimator]
     space: Space
     colour: str
     marker: str = "o"
@@ -168,7 +169,7 @@ METHODS: dict[str, Method] = {
         "ours",
         QAFFDE,
         SPACES["qaffde"],
-        "#D55E00",
+        DENSITY,
         "o",
         around_default,
         attributes=_FITTED,
@@ -178,7 +179,7 @@ METHODS: dict[str, Method] = {
         "ours",
         QAFFDESGD,
         SPACES["qaffde_sgd"],
-        "#0072B2",
+        SECOND,
         "s",
         around_default,
         attributes=(*_FITTED, "ridge"),

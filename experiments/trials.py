@@ -6,21 +6,21 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from experiments.attempts import Times, attempt
+from experiments.cells import Measured
+from experiments.config import DensityBudget
+from experiments.methods import Method, Parameters, Reference, find_method
+from experiments.pictures import TRUTH, picture, picture_box, truth_picture
+from experiments.rows import Row
+from experiments.search import Search, import_optuna
+from experiments.sets import Draws, find_target
 from qaffde.baselines.base import TrainedEstimator
-from qaffde.estimators.base import DensityEstimator
-from qaffde.experiments.attempts import Times, attempt
-from qaffde.experiments.cells import Measured
-from qaffde.experiments.config import DensityBudget
-from qaffde.experiments.methods import Method, Parameters, Reference, find_method
-from qaffde.experiments.pictures import TRUTH, picture, picture_box, truth_picture
-from qaffde.experiments.rows import Row
-from qaffde.experiments.search import Search, import_optuna
-from qaffde.experiments.sets import Draws, find_target
 from qaffde.metrics import density_metrics
 
 if TYPE_CHECKING:
-    from qaffde.experiments.density import DensityCell
+    from experiments.density import DensityCell
 
 LIKELIHOOD_METRICS = ("excess_nll", "excess_nll_standard_error")
 PLANE = 2
@@ -161,7 +161,7 @@ class CellRun:
     def _own(self, stage: str) -> Parameters:
         return dict(getattr(self.cell.own, stage))
 
-    def _fitted(self, model: DensityEstimator) -> Row:
+    def _fitted(self, model: BaseEstimator) -> Row:
         """Parameters that were given, those that were chosen, and how training went."""
         resolved = {name: _value(getattr(model, f"{name}_")) for name in self.method.attributes}
         fitted = {"parameters": _plain_parameters(model), "resolved": resolved}
@@ -181,7 +181,7 @@ class CellRun:
         return metrics
 
     def _pictures(
-        self, identity: str, model: DensityEstimator, draws: Draws, log_p: Any
+        self, identity: str, model: BaseEstimator, draws: Draws, log_p: Any
     ) -> list[Row]:
         place = {"experiment": self.cell.experiment, "set": self.cell.set, "seed": draws.seed}
         own = picture(model.score_samples, picture_box(draws.test), log_p)
@@ -242,5 +242,5 @@ def _plain(budget: DensityBudget) -> Row:
     return {name: value for name, value in asdict(budget).items() if value not in (None, {})}
 
 
-def _plain_parameters(model: DensityEstimator) -> Row:
+def _plain_parameters(model: BaseEstimator) -> Row:
     return {name: _value(value) for name, value in model.get_params().items()}

@@ -7,9 +7,9 @@ from statistics import mean, stdev
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.experiments.images_methods import IMAGE_METHODS
-from qaffde.experiments.results import Figure
-from qaffde.experiments.rows import Row
+from experiments.images.methods import IMAGE_METHODS
+from experiments.results import Figure
+from experiments.rows import Row
 
 LEAST_SHARE = 1e-3
 """Of the test images, in a bin whose accuracy is drawn: that of two or three images is chance."""

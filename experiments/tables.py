@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from qaffde.experiments.kernel import errors_of
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.results import (
+from experiments.kernel import errors_of
+from experiments.methods import METHODS
+from experiments.results import (
     HIGHER_IS_BETTER,
     METRICS,
     OURS,
@@ -14,8 +14,8 @@ from qaffde.experiments.results import (
     Results,
     paper_figures,
 )
-from qaffde.experiments.rows import Row, markdown_table
-from qaffde.experiments.sets import dims_and_scale
+from experiments.rows import Row, markdown_table
+from experiments.sets import dims_and_scale
 
 DIGITS = {"spearman": 4, "mean_absolute_error": 5, "excess_nll": 5}
 METRIC_NOTES = {
@@ -48,7 +48,7 @@ def planar_page(results: Results, title: str, budget: str) -> str:
         f"## Seconds\n\n{seconds_table(results)}",
         _chosen(results),
     ]
-    return "\n\n".join([*parts, _rebuild("planar", budget)])
+    return "\n\n".join([*parts, rebuild("planar", budget)])
 
 
 def dimensions_page(results: Results, title: str, budget: str) -> str:
@@ -68,7 +68,7 @@ def dimensions_page(results: Results, title: str, budget: str) -> str:
         f"## Ours among the neural methods\n\n{dimension_verdict(results)}",
         f"## Seconds\n\n{seconds_table(results)}",
     ]
-    return "\n\n".join([*parts, _paper_dimensions(), _rebuild("dimensions", budget)])
+    return "\n\n".join([*parts, _paper_dimensions(), rebuild("dimensions", budget)])
 
 
 def kernel_page(rows: Sequence[Row], title: str, budget: str) -> str:
@@ -86,7 +86,7 @@ def kernel_page(rows: Sequence[Row], title: str, budget: str) -> str:
             "product approximates the kernel, as the method needs it.",
             markdown_table(["D", *errors], lines),
             "![The kernel by few features](figures/kernel.png)",
-            _rebuild("kernel", budget),
+            rebuild("kernel", budget),
         ]
     )
 
@@ -182,7 +182,7 @@ def _preamble(results: Results, experiment: str, budget: str) -> str:
     if not finals:
         raise ValueError(
             f"{experiment} has no final row of the budget {budget!r}; "
-            f"run: qaffde experiment run {experiment} --budget {budget}"
+            f"run: python -m experiments run {experiment} --budget {budget}"
         )
     config = finals[0]["config"]
     pruned = sum(row["status"] == "pruned" for row in results.trials)
@@ -277,8 +277,10 @@ def _kernel_cell(rows: Sequence[Row]) -> str:
     return f"{mean(errors):.1e} ({min(errors):.1e} to {max(errors):.1e})"
 
 
-def _rebuild(experiment: str, budget: str) -> str:
+def rebuild(experiment: str, budget: str) -> str:
+    """How a page is made again, and its rows."""
+    rest = f"{experiment} --budget {budget}"
     return (
-        f"Rebuild this page from the rows with `qaffde experiment report {experiment} --budget "
-        f"{budget}`; measure again with `qaffde experiment run {experiment} --budget {budget}`.\n"
+        f"Rebuild this page from the rows with `python -m experiments report {rest}`; "
+        f"measure again with `python -m experiments run {rest}`.\n"
     )

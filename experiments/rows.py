@@ -12,12 +12,15 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "qaffde", "zuko", "optuna")
 
 Row = dict[str, Any]
@@ -53,23 +56,11 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 def provenance() -> Row:
     """What a row records of its origin: versions, revision, threads and date."""
     return {
-        "versions": VERSIONS,
-        "revision": REVISION,
+        "versions": _versions(),
+        "revision": _revision(),
         "threads": torch.get_num_threads(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def repository() -> Path | None:
-    """Root of the checkout that this package is imported from; None if it is installed."""
-    root = Path(__file__).parents[3]
-    return root if (root / ".git").exists() else None
-
-
-def results_folder() -> Path:
-    """Where rows are kept: in the checkout, or else in the current folder."""
-    root = repository()
-    return Path("qaffde-results") if root is None else root / "experiments" / "results"
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -115,6 +106,7 @@ def _drop_unfinished_line(file: IO[bytes]) -> None:
         file.truncate(whole)
 
 
+@cache
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -125,23 +117,20 @@ def _versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _revision() -> str | None:
-    """Commit, marked where the library differs from it; None outside a git repository."""
-    root = repository()
-    if root is None:
-        return None
+    """Commit, marked where the code differs from it; None outside a git repository.
+
+    Asked for once, with the first row: files may change while a run goes on.
+    """
     try:
-        commit = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--", "src")
+        commit = _git("rev-parse", "HEAD")
+        changed = _git("status", "--porcelain", "--", "src", "experiments/*.py")
     except (OSError, subprocess.CalledProcessError):
         return None
     return f"{commit}-dirty" if changed else commit
 
 
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-VERSIONS = _versions()
-REVISION = _revision()  # of the code that is loaded: files may change while a run goes on

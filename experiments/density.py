@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from experiments.cells import Cell, Measured, identity
+from experiments.config import DensityBudget, DensityConfig, MethodBudget
+from experiments.methods import Parameters, check_parameters, find_method
+from experiments.rows import Row
+from experiments.sets import find_target
+from experiments.trials import CellRun, chosen
 from qaffde.baselines import Range
 from qaffde.baselines.registry import Space
-from qaffde.experiments.cells import Cell, Measured, identity
-from qaffde.experiments.config import DensityBudget, DensityConfig, MethodBudget
-from qaffde.experiments.methods import Parameters, check_parameters, find_method
-from qaffde.experiments.rows import Row
-from qaffde.experiments.sets import find_target
-from qaffde.experiments.trials import CellRun, chosen
 
 UNUSED = {"seeds", "sets", "methods", "least_lead"}
 UNUSED_IN_TRIALS = {"trials", "final_steps", "n_test"}

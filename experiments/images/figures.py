@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.experiments.figures import new_figure, styled
-from qaffde.experiments.images_methods import IMAGE_METHODS
-from qaffde.experiments.images_pictures import unpack_images
-from qaffde.experiments.images_results import ImageResults
-from qaffde.experiments.images_tables import shown
+from experiments.figures import new_figure, styled
+from experiments.images.methods import IMAGE_METHODS
+from experiments.images.pictures import unpack_images
+from experiments.images.results import ImageResults
+from experiments.images.tables import shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

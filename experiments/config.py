@@ -7,11 +7,11 @@ of the pen does not run for hours as something else.
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from importlib.resources import files
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-CONFIGS = files("qaffde.experiments") / "configs"
+CONFIGS = Path(__file__).parent / "configs"
 BUDGETS = ("quick", "standard", "paper")
 
 KINDS = {
@@ -148,7 +148,7 @@ def parse_config(text: str, cls: type[T], name: str = "config") -> T:
     >>> parse_config("seed = 1", MethodBudget, "maf")
     Traceback (most recent call last):
         ...
-    qaffde.experiments.config.ConfigError: maf has no key 'seed'; it knows seeds, n_valid, ...
+    experiments.config.ConfigError: maf has no key 'seed'; it knows seeds, n_valid, ...
     """
     try:
         table = tomllib.loads(text)

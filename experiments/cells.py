@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from qaffde.experiments.rows import Row
+from experiments.rows import Row
 
 
 @dataclass(frozen=True)

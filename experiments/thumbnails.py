@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.experiments.pictures import unpack, unpack_mesh
-from qaffde.experiments.rows import Row
+from experiments.pictures import unpack, unpack_mesh
+from experiments.rows import Row
 
 SIDE = 72
 """Cells along each side of a scatter."""

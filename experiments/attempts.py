@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from qaffde.experiments.rows import Row, provenance
+from experiments.rows import Row, provenance
 from qaffde.training.checkpoint import State
 
 

@@ -5,13 +5,13 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
+from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.pictures import TRUTH
-from qaffde.experiments.rows import Row
+from experiments.methods import METHODS
+from experiments.pictures import TRUTH
+from experiments.rows import Row
 
 METRICS = {
     "spearman": "Spearman",
@@ -26,7 +26,7 @@ OURS = tuple(name for name, method in METHODS.items() if method.kind == "ours")
 
 def paper_figures() -> dict[str, Any]:
     """Published figures and targets, each with its source."""
-    text = (files("qaffde.experiments") / "paper.toml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("paper.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
