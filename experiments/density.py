@@ -14,9 +14,8 @@ from experiments.config import DensityBudget, DensityConfig, MethodBudget
 from experiments.methods import Parameters, check_parameters, find_method
 from experiments.rows import Row
 from experiments.sets import find_target
+from experiments.spaces import Range, Space
 from experiments.trials import CellRun, chosen
-from qaffde.baselines import Range
-from qaffde.baselines.registry import Space
 
 UNUSED = {"seeds", "sets", "methods", "least_lead"}
 UNUSED_IN_TRIALS = {"trials", "final_steps", "n_test"}

@@ -1,9 +1,8 @@
 """The methods that are compared: how each is made, searched and read.
 
-The baselines' spaces are those of :data:`qaffde.baselines.SEARCH_SPACES`. QAFFDE and QAFFDE-SGD
-choose for themselves within a fit; their spaces lie around what they chose in the first trial,
-which for every method has the default parameters. QAFFDE-SGD has one trial of those behind a
-shear, whose codes have other bandwidths than the rows.
+QAFFDE and QAFFDE-SGD choose for themselves within a fit; their spaces lie around what they chose
+in the first trial, which for every method has the default parameters. QAFFDE-SGD has one trial of
+those behind a shear, whose codes have other bandwidths than the rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from experiments.models.roundtrip import RoundTrip
+from experiments.spaces import SPACES, Choice, Space
 from qaffde import QAFFDE, QAFFDESGD
-from qaffde.baselines import BASELINES, SEARCH_SPACES, Choice, Range
-from qaffde.baselines.registry import Space
+from qaffde.baselines import BASELINES
 from qaffde.plot.style import DENSITY, SECOND
 
 Parameters = dict[str, Any]
@@ -137,30 +137,17 @@ class Method:
         return {}, *self.also, self.space
 
 
-_FACTOR = Range(0.5, 2.0, log=True, why="an octave around what the default fit chose")
-_BASE = Choice(("plain", "mixture"), why="the two that the default fit chooses between")
 _SHEAR = Choice(("shear",), why="what bends is straightened; the rest is as untuned as before")
 _FITTED = ("bandwidth", "base_measure", "rank", "n_fourier_features")
 
-SPACES: dict[str, Space] = {
-    "qaffde": {
-        "n_features": Range(250, 2000, log=True, paper="250 to 2000"),
-        "bandwidth_factor": _FACTOR,
-        "base": _BASE,
-    },
-    "qaffde_sgd": {
-        "n_features": Range(250, 2000, log=True, paper="250 to 2000"),
-        "bandwidth_factor": _FACTOR,
-        "ridge_factor": Range(0.1, 10.0, log=True, why="a decade around the default fit's"),
-        "rank": Range(8, 64, log=True, paper="shares 0, .1, .5 and 1 of D"),
-        "base": _BASE,
-    },
-}
+LABORATORY: dict[str, Callable[..., BaseEstimator]] = {"roundtrip": RoundTrip}
+"""Methods that only experiments have, beside those of `qaffde.baselines`."""
 
 
 def _baseline(name: str, label: str, colour: str, marker: str, **options: Any) -> Method:
     kind = "classical" if name in ("kde", "gmm", "dmkde") else "neural"
-    return Method(label, kind, BASELINES[name], SEARCH_SPACES[name], colour, marker, **options)
+    make = (BASELINES | LABORATORY)[name]
+    return Method(label, kind, make, SPACES[name], colour, marker, **options)
 
 
 METHODS: dict[str, Method] = {

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config import DensityBudget
 from experiments.rows import Row
-from qaffde.baselines import Range
-from qaffde.baselines.registry import Space
+from experiments.spaces import Range, Space
 from qaffde.training import History
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from experiments.images.augment import Augment, Augmentation, RandomFlip, RandomShift
+from experiments.images.flows import ImageFlowClassifier
+from experiments.images.roundtrip import ImageRoundTrip
 from qaffde import QAFFDEClassifier
-from qaffde.baselines import MADE, MAF, ImageFlowClassifier, ImageRoundTrip, RealNVP
-from qaffde.datasets import Augmentation, RandomFlip, RandomShift
-from qaffde.datasets.augment import Augment
+from qaffde.baselines import MADE, MAF, RealNVP
 from qaffde.nn import LeNet
 
 Shape = tuple[int, int, int]

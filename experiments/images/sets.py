@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.datasets import ImageData, load_cifar10, load_mnist
+from experiments.images.loaders import ImageData, load_cifar10, load_mnist
 
 Images = NDArray[np.float32]
 

@@ -5,7 +5,7 @@ import pytest
 
 from experiments.methods import METHODS, Reference
 from experiments.search import Search, import_optuna
-from qaffde.baselines import Choice, Range
+from experiments.spaces import Choice, Range
 from qaffde.training import History
 from tests.experiments.tiny import tiny_budget
 

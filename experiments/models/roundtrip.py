@@ -9,9 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
+from experiments.models.roundtrip_density import INTEGRATIONS, RoundTripDensity
+from experiments.models.roundtrip_networks import Dense, Layered, Painter, Viewer
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
-from qaffde.baselines.roundtrip_density import INTEGRATIONS, RoundTripDensity
-from qaffde.baselines.roundtrip_networks import Dense, Layered, Painter, Viewer
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.training import LoopConfig
 from qaffde.training.loop import Loss

@@ -7,12 +7,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot
 
+from experiments.images.flows import BayesImageClassifier
+from experiments.images.pixels import LEVELS
+from experiments.models.roundtrip import RoundTrip, image_shape
+from experiments.models.roundtrip_density import RoundTripDensity
+from experiments.models.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
 from qaffde.baselines.base import split
-from qaffde.baselines.images import BayesImageClassifier
-from qaffde.baselines.pixels import LEVELS
-from qaffde.baselines.roundtrip import RoundTrip, image_shape
-from qaffde.baselines.roundtrip_density import RoundTripDensity
-from qaffde.baselines.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
 from qaffde.estimators.parameters import check_choice, check_count
 from qaffde.training import History, train
 from qaffde.training.noise import seeded

@@ -17,7 +17,6 @@ from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.parameters import check_count
-from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.nn import Density, StandardizedDensity
 
@@ -108,7 +107,7 @@ def class_flow(
     return ClassFlows(flow._build(n_dims) for _ in range(n_classes))
 
 
-class FlowClassifier(FileMixin, BayesRule, BaseEstimator):
+class FlowClassifier(BayesRule, BaseEstimator):
     r"""Classifier by Bayes' rule, with one flow for all classes.
 
     .. math:: P(c \mid x) \propto P(c)\, p(x \mid c)

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from qaffde.baselines import RoundTrip
-from qaffde.baselines.roundtrip import RoundTripLoss
-from qaffde.baselines.roundtrip_density import INTEGRATIONS, MEMORY, NOISES, RoundTripDensity
-from qaffde.baselines.roundtrip_networks import Dense
+from experiments.models.roundtrip import RoundTrip, RoundTripLoss
+from experiments.models.roundtrip_density import INTEGRATIONS, MEMORY, NOISES, RoundTripDensity
+from experiments.models.roundtrip_networks import Dense
 
 
 def model(n_dims, n_latent, hidden=(), n_context=0, **options):
@@ -80,7 +79,7 @@ def test_steps_lead_from_any_encoder_to_laplace_at_the_mode():
 
 
 def test_steps_lead_down_to_where_the_gradient_is_zero(monkeypatch):
-    monkeypatch.setattr("qaffde.baselines.roundtrip_density.MAX_TANGENTS", 12)  # two rows
+    monkeypatch.setattr("experiments.models.roundtrip_density.MAX_TANGENTS", 12)  # two rows
     density = model(3, 2, [16], integration="laplace")
     x = density.sample(10, torch.Generator().manual_seed(0)).detach()
     given, z = x[:, :0], density.mean_encode(x, x[:, :0]).detach()
@@ -140,7 +139,7 @@ def test_the_posterior_is_that_of_the_linear_model():
 
 @pytest.mark.parametrize("architecture", ["dense", "conv"])
 def test_jacobians_are_autograd_s(architecture, monkeypatch):
-    monkeypatch.setattr("qaffde.baselines.roundtrip_density.MAX_TANGENTS", 36)  # two rows
+    monkeypatch.setattr("experiments.models.roundtrip_density.MAX_TANGENTS", 36)  # two rows
     estimator = RoundTrip(3, 4, 1, architecture=architecture, image_shape=(2, 3))
     density = estimator._build(6, n_context=2).double()
     z, c = points(5, 3), points(5, 2)

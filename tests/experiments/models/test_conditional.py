@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from qaffde.baselines import IAF, MADE, MAF, NSF, FlowClassifier, Planar, RealNVP
+pytest.importorskip("zuko", reason="flows need the extra 'flows'")
+
+from experiments.models.classifier import FlowClassifier
+from qaffde.baselines import IAF, MADE, MAF, NSF, Planar, RealNVP
 
 SHORT = {"max_steps": 250, "batch_size": 128, "learning_rate": 1e-2}
 RNG = np.random.default_rng(0)
@@ -71,7 +75,7 @@ def test_weights_move_the_prior():
 
 @pytest.mark.parametrize("flow", [None, IAF(1, 4, 1, max_steps=2), NSF(1, 4, 1, 3, max_steps=2)])
 def test_other_flows_take_a_context_too(flow, monkeypatch):
-    monkeypatch.setattr("qaffde.baselines.conditional.MAF", lambda: MAF(1, 4, 1, max_steps=2))
+    monkeypatch.setattr("experiments.models.classifier.MAF", lambda: MAF(1, 4, 1, max_steps=2))
     model = FlowClassifier(flow, random_state=0).fit(X, y)
     assert model.predict(X[:5]).shape == (5,)
 
@@ -88,3 +92,15 @@ def test_a_planar_flow_takes_no_context():
 def test_an_unknown_label_is_named(fitted):
     with pytest.raises(ValueError, match=r"label='down' is not known; choose one of .*left"):
         fitted["MADE"].sample(3, "down")
+
+
+CLASSIFIER = FlowClassifier(MADE(1, 8, 1, max_steps=60, batch_size=32, learning_rate=0.05))
+WEIGHTS = {
+    "check_sample_weight_equivalence_on_dense_data": "batches of repeated and of weighted rows "
+    "differ, and so do the steps taken on them"
+}
+
+
+@parametrize_with_checks([CLASSIFIER], expected_failed_checks=lambda estimator: WEIGHTS)
+def test_scikit_learn_classifier(estimator, check):
+    check(estimator)

@@ -8,9 +8,10 @@ from torch.nn.functional import one_hot
 
 pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 
-from qaffde.baselines import MADE, MAF, ImageFlowClassifier, RealNVP
-from qaffde.baselines.conditional import class_flow
-from qaffde.baselines.pixels import LEVELS, PixelDensity, logits, pixel_scales
+from experiments.images.flows import ImageFlowClassifier
+from experiments.images.pixels import LEVELS, PixelDensity, logits, pixel_scales
+from experiments.models.classifier import class_flow
+from qaffde.baselines import MADE, MAF, RealNVP
 
 RNG = np.random.default_rng(0)
 DIGITS, LABELS = load_digits(return_X_y=True)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from qaffde.datasets import Augmentation, RandomFlip, RandomShift
+from experiments.images.augment import Augmentation, RandomFlip, RandomShift
 
 IMAGES = torch.rand(200, 2, 5, 7, generator=torch.Generator().manual_seed(0))
 

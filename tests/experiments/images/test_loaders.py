@@ -6,8 +6,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from qaffde import datasets
-from qaffde.datasets import images, load_cifar10, load_mnist
+from experiments.images import loaders as images
+from experiments.images.loaders import load_cifar10, load_mnist
 
 RNG = np.random.default_rng(0)
 
@@ -89,7 +89,7 @@ def test_a_folder_may_be_named(data, monkeypatch):
 def test_the_folder_is_in_the_cache_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("QAFFDE_DATA", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert datasets.data_folder() == tmp_path / ".cache" / "qaffde"
+    assert images.data_folder() == tmp_path / ".cache" / "qaffde"
 
 
 @pytest.mark.parametrize(

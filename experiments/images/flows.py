@@ -11,14 +11,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
+from experiments.images.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
+from experiments.models.classifier import class_flow
 from qaffde.baselines.base import TrainedEstimator, split
-from qaffde.baselines.conditional import class_flow
 from qaffde.baselines.flows import MAF
-from qaffde.baselines.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.parameters import check_count, check_share
-from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.random import generator_from
 from qaffde.training import History, train
 from qaffde.training.noise import seeded
@@ -29,7 +28,7 @@ SCORED_ROWS = 2048
 """Pairs of an image and a class that are scored at a time."""
 
 
-class BayesImageClassifier(FileMixin, BayesRule, BaseEstimator):
+class BayesImageClassifier(BayesRule, BaseEstimator):
     r"""Classifier of images by Bayes' rule, :math:`P(c \mid x) \propto P(c)\, p(x \mid c)`.
 
     Rows are flat images in [0, 1], taken for bytes: the nearest of 256 levels counts. A subclass

@@ -1,4 +1,8 @@
-"""MNIST and CIFAR-10 from their published files."""
+"""MNIST and CIFAR-10 from their published files.
+
+Nothing is fetched: files are read from the folder ``$QAFFDE_DATA`` (``~/.cache/qaffde`` unless it
+is set), and a file that is not there, or not the published one, is an error that says so.
+"""
 
 import gzip
 import hashlib

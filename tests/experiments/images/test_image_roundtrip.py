@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from qaffde.baselines import image_roundtrip
-from qaffde.baselines.image_roundtrip import (
+from experiments.images import roundtrip as image_roundtrip
+from experiments.images.roundtrip import (
     BlindViewer,
     ClassPainter,
     ClassViewer,
@@ -14,7 +14,7 @@ from qaffde.baselines.image_roundtrip import (
     in_units,
     pixel_units,
 )
-from qaffde.baselines.roundtrip_networks import EachClass, Painter, Viewer
+from experiments.models.roundtrip_networks import EachClass, Painter, Viewer
 from qaffde.training import History
 
 DIGITS, LABELS = load_digits(return_X_y=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor, nn
 
+from experiments.models.roundtrip_networks import EachClass, Layered
 from qaffde.baselines.base import FlowDensity
-from qaffde.baselines.roundtrip_networks import EachClass, Layered
 
 MEMORY, WARM_UP = 0.999, 9.0
 """Share of the mean networks that a step leaves as it was, once there were many."""

@@ -11,8 +11,9 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.distributions import MultivariateNormal
 
-from qaffde.baselines import FlowClassifier, RoundTrip
-from qaffde.baselines.roundtrip_density import INTEGRATIONS
+from experiments.models.classifier import FlowClassifier
+from experiments.models.roundtrip import RoundTrip
+from experiments.models.roundtrip_density import INTEGRATIONS
 from qaffde.targets import get_target
 from qaffde.training import CheckpointError
 

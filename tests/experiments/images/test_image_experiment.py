@@ -14,6 +14,7 @@ from experiments.images import cells as images
 from experiments.images import sets as images_data
 from experiments.images.cells import image_cells, measured
 from experiments.images.config import ImageBudget, ImageConfig
+from experiments.images.loaders import ImageData
 from experiments.images.methods import IMAGE_METHODS, augmentation
 from experiments.images.metrics import calibration_error, reliability, separation
 from experiments.images.pictures import pack_images, unpack_images
@@ -23,7 +24,6 @@ from experiments.images.tables import accuracy_table, images_page
 from experiments.results import paper_figures
 from experiments.rows import read_rows
 from experiments.runner import Files, run_cells
-from qaffde.datasets import ImageData
 from qaffde.training import loop
 from qaffde.training.checkpoint import Checkpoint
 from tests.experiments.tiny import without_timings
