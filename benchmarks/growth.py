@@ -213,7 +213,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
     grown = "\n".join(f"- {line}" for line in per_row(rows))
     body = f"{table(rows)}\n\nProcessor time, {threads} thread(s).\n\n{grown}"
     fill(page, "growth", body)
-    save_figure(figure(rows), page.parent / "figures" / "growth")
+    save_figure(figure(rows), page.parent / "figures" / "growth.png")
     return body
 
 

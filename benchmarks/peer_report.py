@@ -218,7 +218,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
         raise SystemExit("no rows; run `python -m benchmarks.kernel_peers run` first")
     body = "\n\n".join(_sections(rows))
     fill(page, "kernel_peers", body)
-    save_figure(figure(gather(rows)), page.parent / "figures" / "kernel_peers")
+    save_figure(figure(gather(rows)), page.parent / "figures" / "kernel_peers.png")
     return body
 
 

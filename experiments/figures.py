@@ -19,26 +19,20 @@ from qaffde.plot.style import COLOURS, STYLE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 130, "metadata": {"Software": None}},
-    "svg": {"dpi": 130, "metadata": {"Date": None, "Creator": None}},
-}
+PNG: dict[str, Any] = {"dpi": 130, "metadata": {"Software": None}}
 
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
 
-def save_figure(figure: "Figure", stem: Path) -> list[Path]:
-    """Write a figure in all formats; return the paths."""
+def save_figure(figure: "Figure", path: Path) -> Path:
+    """Write a figure as PNG; return its path."""
     from matplotlib import rc_context
 
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for ending, options in FORMATS.items():
-        paths.append(stem.with_suffix(f".{ending}"))
-        with rc_context(STYLE):
-            figure.savefig(paths[-1], **options)
-    _shrink(stem.with_suffix(".png"))
-    return paths
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(STYLE):
+        figure.savefig(path, **PNG)
+    _shrink(path)
+    return path
 
 
 def _shrink(path: Path) -> None:

@@ -1,9 +1,10 @@
 """Tables, figures and the page from the rows of experiments, and from nothing else."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import figures, page, tables
 from experiments.config import DensityConfig
@@ -17,22 +18,46 @@ from experiments.registry import EXPERIMENTS, find_experiment, find_files
 from experiments.results import Results
 from experiments.rows import ROOT, Row, read_rows
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DOCS = ROOT / "docs"
 PAGE = "results.html"
 
 
-@dataclass
-class Parts:
-    """What the experiments of a report have written so far."""
+@dataclass(frozen=True)
+class Part:
+    """What a report has of one experiment.
 
-    paths: list[Path] = field(default_factory=list)
-    sections: list[Section] = field(default_factory=list)
-    densities: list[Results] = field(default_factory=list)
-    others: list[Row] = field(default_factory=list)
+    Parameters
+    ----------
+    tables : str
+        Markdown page, ``tables_<experiment>.md``.
+    figures : dict of {str: callable}
+        What draws each figure, by file name.
+    section : Section
+        Of the HTML page.
+    densities : Results, optional
+        Rows of a comparison of densities.
+    others : tuple of Row
+        Rows of another experiment.
+    """
+
+    tables: str
+    figures: Mapping[str, Callable[[], "Figure"]]
+    section: Section
+    densities: Results | None = None
+    others: tuple[Row, ...] = ()
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """All rows that are shown."""
+        return self.others if self.densities is None else self.densities.current
 
 
 def report_folder(budget: str) -> Path:
     """Where a report goes: into the docs if it is of the standard budget."""
-    return ROOT / "docs" if budget == "standard" else Path(f"qaffde-report-{budget}")
+    return DOCS if budget == "standard" else Path(f"qaffde-report-{budget}")
 
 
 def report(
@@ -53,6 +78,28 @@ def report(
     out : Path, optional
         Folder for pages and figures.
     """
+    parts, folder = read_parts(names, budget, rows), out or report_folder(budget)
+    paths = []
+    for name, part in parts.items():
+        paths.append(_write(folder / f"tables_{name}.md", part.tables))
+        for file, draw in part.figures.items():
+            paths.append(figures.save_figure(draw(), folder / "figures" / file))
+    return [*paths, write_page(parts, budget, folder / PAGE)]
+
+
+def write_page(parts: Mapping[str, Part], budget: str, path: Path) -> Path:
+    """Write the HTML page, which needs no other file."""
+    densities = [part.densities for part in parts.values() if part.densities is not None]
+    others = [row for part in parts.values() for row in part.others]
+    sections = [part.section for part in parts.values()]
+    text = page.build_page([*sections, rows_section(densities, others)], _origin(parts, budget))
+    return _write(path, text)
+
+
+def read_parts(
+    names: Sequence[str] = (), budget: str = "standard", rows: Path | None = None
+) -> dict[str, Part]:
+    """What a report has of each experiment; nothing is written."""
     _need_matplotlib()
     chosen = list(names) or [n for n in EXPERIMENTS if find_files(n, budget, rows).rows.exists()]
     if not chosen:
@@ -61,14 +108,9 @@ def report(
             f"{folder} has no rows of the budget {budget!r}; "
             f"run: python -m experiments run planar --budget {budget}"
         )
-    folder, parts = out or report_folder(budget), Parts()
     for name in chosen:
         find_experiment(name)
-        WRITERS[name](name, budget, rows, folder, parts)
-    sections = [*parts.sections, rows_section(parts.densities, parts.others)]
-    text = page.build_page(sections, _origin(parts, budget))
-    parts.paths.append(_write(folder / PAGE, text))
-    return parts.paths
+    return {name: READERS[name](budget, rows) for name in chosen}
 
 
 def _need_matplotlib() -> None:
@@ -78,60 +120,59 @@ def _need_matplotlib() -> None:
         )
 
 
-def _write_planar(name: str, budget: str, rows: Path | None, out: Path, parts: Parts) -> None:
-    results, title = _results(name, budget, rows)
-    parts.paths.append(
-        _write(out / "tables_planar.md", tables.planar_page(results, title, budget))
+def _planar(budget: str, rows: Path | None) -> Part:
+    results, title = _results("planar", budget, rows)
+    drawn = {
+        "planar_mesh.png": lambda: figures.mesh_figure(results),
+        "planar_scatter.png": lambda: figures.scatter_figure(results),
+    }
+    return Part(
+        tables.planar_page(results, title, budget),
+        drawn if results.pictures else {},
+        page.planar_section(results, title),
+        results,
     )
-    if results.pictures:
-        stem = out / "figures"
-        parts.paths += figures.save_figure(figures.mesh_figure(results), stem / "planar_mesh")
-        parts.paths += figures.save_figure(
-            figures.scatter_figure(results), stem / "planar_scatter"
-        )
-    parts.sections.append(page.planar_section(results, title))
-    parts.densities.append(results)
 
 
-def _write_dimensions(name: str, budget: str, rows: Path | None, out: Path, parts: Parts) -> None:
-    results, title = _results(name, budget, rows)
-    text = tables.dimensions_page(results, title, budget)
-    parts.paths.append(_write(out / "tables_dimensions.md", text))
-    figure = figures.dimensions_figure(results)
-    parts.paths += figures.save_figure(figure, out / "figures" / "dimensions")
-    parts.sections.append(page.dimensions_section(results, title))
-    parts.densities.append(results)
+def _dimensions(budget: str, rows: Path | None) -> Part:
+    results, title = _results("dimensions", budget, rows)
+    return Part(
+        tables.dimensions_page(results, title, budget),
+        {"dimensions.png": lambda: figures.dimensions_figure(results)},
+        page.dimensions_section(results, title),
+        results,
+    )
 
 
-def _write_kernel(name: str, budget: str, rows: Path | None, out: Path, parts: Parts) -> None:
-    last = {row["id"]: row for row in _read(name, budget, rows)}
-    measured, title = list(last.values()), find_experiment(name).config().title
-    text = tables.kernel_page(measured, title, budget)
-    parts.paths.append(_write(out / "tables_kernel.md", text))
-    figure = figures.kernel_figure(measured)
-    parts.paths += figures.save_figure(figure, out / "figures" / "kernel")
-    parts.sections.append(page.kernel_section(measured, title))
-    parts.others += measured
+def _kernel(budget: str, rows: Path | None) -> Part:
+    last = {row["id"]: row for row in _read("kernel", budget, rows)}
+    measured, title = list(last.values()), find_experiment("kernel").config().title
+    return Part(
+        tables.kernel_page(measured, title, budget),
+        {"kernel.png": lambda: figures.kernel_figure(measured)},
+        page.kernel_section(measured, title),
+        others=tuple(measured),
+    )
 
 
-def _write_images(name: str, budget: str, rows: Path | None, out: Path, parts: Parts) -> None:
-    config = find_experiment(name).config()
+def _images(budget: str, rows: Path | None) -> Part:
+    config = find_experiment("images").config()
     assert isinstance(config, ImageConfig)
-    pictures = read_rows(find_files(name, budget, rows).pictures)
-    results = ImageResults(_read(name, budget, rows), pictures, config.sets)
-    text = image_tables.images_page(results, config.title, budget)
-    parts.paths.append(_write(out / "tables_images.md", text))
-    for stem, figure in image_figures.image_figures(results).items():
-        parts.paths += figures.save_figure(figure, out / "figures" / stem)
-    parts.sections.append(image_page.images_section(results, config.title))
-    parts.others += results.current
+    pictures = read_rows(find_files("images", budget, rows).pictures)
+    results = ImageResults(_read("images", budget, rows), pictures, config.sets)
+    return Part(
+        image_tables.images_page(results, config.title, budget),
+        image_figures.image_figures(results),
+        image_page.images_section(results, config.title),
+        others=tuple(results.current),
+    )
 
 
-WRITERS: dict[str, Callable[[str, str, Path | None, Path, Parts], None]] = {
-    "planar": _write_planar,
-    "dimensions": _write_dimensions,
-    "kernel": _write_kernel,
-    "images": _write_images,
+READERS: dict[str, Callable[[str, Path | None], Part]] = {
+    "planar": _planar,
+    "dimensions": _dimensions,
+    "kernel": _kernel,
+    "images": _images,
 }
 
 
@@ -158,8 +199,8 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _origin(parts: Parts, budget: str) -> str:
-    rows = [row for results in parts.densities for row in results.current] + parts.others
+def _origin(parts: Mapping[str, Part], budget: str) -> str:
+    rows = [row for part in parts.values() for row in part.rows]
     revisions = sorted({(row["revision"] or "unknown")[:7] for row in rows})
     days = sorted({row["date"][:10] for row in rows})
     return (

@@ -1,6 +1,7 @@
 """Figures of the experiment on images, by matplotlib."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,14 +21,16 @@ GAP = 0.5
 """Brightness between pictures."""
 
 
-def image_figures(results: ImageResults) -> dict[str, "Figure"]:
-    """All figures, by the stem of their file."""
-    found = {"images_reliability": reliability_figure(results)}
+def image_figures(results: ImageResults) -> dict[str, Callable[[], "Figure"]]:
+    """What draws each figure, by the name of its file."""
+    drawn: dict[str, Callable[[], Figure]] = {
+        "images_reliability.png": partial(reliability_figure, results)
+    }
     for name in results.sets:
-        found[f"images_confusion_{name}"] = confusion_figure(results, name)
+        drawn[f"images_confusion_{name}.png"] = partial(confusion_figure, results, name)
         if any(results.picture(name, method) for method in results.methods(name)):
-            found[f"images_likely_{name}"] = likely_figure(results, name)
-    return found
+            drawn[f"images_likely_{name}.png"] = partial(likely_figure, results, name)
+    return drawn
 
 
 @styled
