@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from qaffde import __version__
-from qaffde.cli import compare, demo, derive, experiment, explore, fit, info, plot, score
+from qaffde.cli import compare, demo, derive, explore, fit, info, plot, score
 from qaffde.cli.commands import examples
 
 app = typer.Typer(
@@ -57,7 +57,6 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
 
 for command, lines in EXAMPLES.items():
     app.command(epilog=examples(*lines))(command)
-app.add_typer(experiment.app, name="experiment")
 
 
 @app.callback(invoke_without_command=True)

@@ -86,7 +86,7 @@ class QAFFDEClassifier(ClassifierBase):
         Shape of the encoder's inputs, which rows are the flat form of.
     augment : callable, optional
         ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
-        training only; see :mod:`qaffde.datasets`.
+        training only.
     background : float, default=1e-4
         Weight of the base measure in every class, so that no row is impossible.
     tolerance : float, default=1e-7

@@ -35,7 +35,7 @@ from qaffde.nn.calculus.terms import Term
 
 LOG_2PI = math.log(2 * math.pi)
 NO_FORM = (
-    "{} has no ONNX form; fit another estimator (RoundTrip and those with an encoder, but for "
+    "{} has no ONNX form; fit another estimator (those with an encoder, but for "
     "the shear, have none), or keep the model with save"
 )
 

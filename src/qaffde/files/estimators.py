@@ -13,12 +13,8 @@ from qaffde.baselines import (
     MADE,
     MAF,
     NSF,
-    FlowClassifier,
-    ImageFlowClassifier,
-    ImageRoundTrip,
     Planar,
     RealNVP,
-    RoundTrip,
     TrainedEstimator,
 )
 from qaffde.estimators import (
@@ -36,15 +32,7 @@ from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.modules import n_columns
-from qaffde.files.networks import (
-    network_state,
-    painted_state,
-    pixel_state,
-    rebuild,
-    rebuild_classes,
-    rebuild_painted,
-    rebuild_pixels,
-)
+from qaffde.files.networks import network_state, rebuild
 from qaffde.files.values import Recipe
 from qaffde.nn import BornMixture, Density, StandardizedDensity
 from qaffde.nn.class_density import ClassDensity
@@ -199,58 +187,6 @@ def _restore_network(model: TrainedEstimator, f: Fields, d: int) -> None:
     model.history_ = f.item("history", History)
 
 
-def _take_classes(model: FlowClassifier) -> dict[str, Any]:
-    return network_state(model.class_densities_[0]) | _labels(model)
-
-
-def _restore_classes(model: FlowClassifier, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model.class_densities_ = rebuild_classes(_flow(model, f), f, d, n_classes)
-
-
-def _labels(model: Any) -> dict[str, Any]:
-    return {
-        "classes": model.classes_,
-        "prior": model.class_prior_,
-        "history": model.history_,
-    }
-
-
-def _restore_labels(model: Any, f: Fields) -> int:
-    """Classes, their prior and the history; the number of classes."""
-    model.classes_ = f.item("classes", np.ndarray)
-    model.class_prior_ = f.array("prior", "K")
-    f.require(model.classes_.shape == model.class_prior_.shape, "classes", "have other sizes")
-    model.history_ = f.item("history", History)
-    return f.sizes["K"]
-
-
-def _flow(model: FlowClassifier | ImageFlowClassifier, f: Fields) -> TrainedEstimator:
-    flow = MAF() if model.flow is None else model.flow
-    if not isinstance(flow, TrainedEstimator):
-        f.complain("parameters", "hold no flow")
-    return flow
-
-
-def _take_pixels(model: ImageFlowClassifier) -> dict[str, Any]:
-    return pixel_state(model.density_) | _labels(model)
-
-
-def _restore_pixels(model: ImageFlowClassifier, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model._check_parameters()
-    model.density_ = rebuild_pixels(model, _flow(model, f), f, d, n_classes)
-
-
-def _take_painted(model: ImageRoundTrip) -> dict[str, Any]:
-    return painted_state(model.density_) | _labels(model)
-
-
-def _restore_painted(model: ImageRoundTrip, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model.density_ = rebuild_painted(model, f, d, n_classes)
-
-
 def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
     learned = "classes", "class_prior", "bandwidth", "ridge", "measurement", "search", "history"
     sizes = "n_components", "n_fourier_features"
@@ -300,7 +236,7 @@ def _make_derived(f: Fields) -> DerivedDensity:
     return DerivedDensity(density, names)
 
 
-NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar, RoundTrip)
+NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar)
 RECIPES: Mapping[str, Recipe] = {
     "QAFFDE": estimator(QAFFDE, _take_sums, _restore_sums),
     "QAFFDESGD": estimator(
@@ -318,9 +254,6 @@ RECIPES: Mapping[str, Recipe] = {
     "DerivedDensity": Recipe(DerivedDensity, _take_derived, _make_derived),
     "KDE": estimator(KDE, _learned("density"), _restore_kernels),
     "GMM": estimator(GMM, _learned("density", "n_components"), _restore_mixture),
-    "FlowClassifier": estimator(FlowClassifier, _take_classes, _restore_classes),
-    "ImageFlowClassifier": estimator(ImageFlowClassifier, _take_pixels, _restore_pixels),
-    "ImageRoundTrip": estimator(ImageRoundTrip, _take_painted, _restore_painted),
     **{kind.__name__: estimator(kind, _take_network, _restore_network) for kind in NETWORKS},
 }
 """Estimators that a file may hold."""
