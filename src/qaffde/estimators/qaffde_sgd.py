@@ -1,5 +1,6 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from qaffde.estimators.encoder import (
 from qaffde.estimators.refusal import Refused
 from qaffde.nn import (
     BornDensity,
+    Density,
     Encoder,
     StandardizedDensity,
     TransformedDensity,
@@ -36,7 +38,7 @@ from qaffde.selection.units import units
 from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, fit_shear
 from qaffde.training.compute import ComputeConfig
-from qaffde.training.joint import train_with_encoder
+from qaffde.training.joint import LearnedBorn, train_jointly
 from qaffde.training.run import Run
 from qaffde.training.sums import effective_count
 
@@ -213,10 +215,14 @@ class QAFFDESGD(BornEstimator):
             seed, partial(check_inside, spec.ends(codes.shape[1]))
         )
         plan = peers.first(lambda: self._plan(summary, spec, seed, run))
-        if encoder is not None and has_parameters(encoder):
-            born, history = self._learn_encoder(plan, encoder, values, codes, weight, seed, run)
+        Z = plan.standardize(codes)
+        if has_parameters(encoder):
+            around = partial(_behind_trained, plan, encoder, effective_count(weight))
+            born, history = self._learn(plan, Z, values, around, weight, seed, run)
+        elif config.learn_features:
+            around = partial(plan.defended, count=effective_count(weight))
+            born, history = self._learn(plan, Z, Z, around, weight, seed, run)
         else:
-            Z = plan.standardize(codes)
             found = maximize(plan, Z, weight, config, self._compute(), seed, run)
             born, history = found[0], [found[1]]
         self.restore(plan, born, summary.moments.count, history, encoder)
@@ -290,11 +296,6 @@ class QAFFDESGD(BornEstimator):
         check_encoder(self.encoder)
         check_positive("time_limit", self.time_limit, optional=True)
         config = TrainingConfig() if self.training is None else self.training
-        if config.learn_features:
-            raise ValueError(
-                "learn_features is for classifiers: for densities it lost to frozen features on "
-                "every set that was tried"
-            )
         if config.checkpoint is not None and self.random_state is None:
             raise ValueError(
                 "checkpoint needs a random_state: without one no two fits are the same, and one "
@@ -324,40 +325,41 @@ class QAFFDESGD(BornEstimator):
             run.peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
         return encoder
 
-    def _learn_encoder(
+    def _learn(
         self,
         plan: Plan,
-        encoder: Encoder,
-        values: Tensor,
-        codes: Tensor,
+        Z: Tensor,
+        inputs: Tensor,
+        around: Callable[[Density], Density],
         weight: Tensor,
         seed: int,
         run: Run,
     ) -> tuple[BornDensity, list[History]]:
-        """Train encoder and density matrix together, from the convex solution for the codes."""
+        """Features or encoder too, by Adam from the convex solution, with rows held out."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(values), generator=generator)
-        n_valid = max(1, round(config.validation_fraction * len(values)))
+        order = torch.randperm(len(inputs), generator=generator)
+        n_valid = max(1, round(config.validation_fraction * len(inputs)))
         valid, chosen = order[:n_valid], order[n_valid:]
-        Z = plan.standardize(codes)[chosen]
-        compute = self._compute()
-        space, state, convex = maximized_state(plan, Z, weight[chosen], config, compute, seed, run)
+        space, state, convex = maximized_state(
+            plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
+        )
         relative = relative_weight(weight, run)
-
-        def around(born: Any) -> TransformedDensity:
-            inner = plan.defended(born, effective_count(weight))
-            return TransformedDensity(
-                StandardizedDensity(inner, plan.location, plan.scale), encoder
-            )
-
-        born, history = train_with_encoder(
+        born, history = train_jointly(
+            LearnedBorn(space, state, learn_features=config.learn_features),
             space,
-            state,
             around,
-            (values[chosen], relative[chosen]),
-            (values[valid], relative[valid]),
+            (inputs[chosen], relative[chosen]),
+            (inputs[valid], relative[valid]),
             config.loop(run.peers.share_of(BATCH_SIZE), run.left),
             generator,
             run,
         )
         return born, [convex, history]
+
+
+def _behind_trained(
+    plan: Plan, encoder: Encoder, count: float, born: Density
+) -> TransformedDensity:
+    """Density of rows in front of an encoder that learns."""
+    inner = plan.defended(born, count)
+    return TransformedDensity(StandardizedDensity(inner, plan.location, plan.scale), encoder)

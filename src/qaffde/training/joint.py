@@ -1,12 +1,16 @@
-r"""Density matrix and encoder learned together, by the exact likelihood."""
+r"""Density matrix, features and encoder learned together, by the exact likelihood.
+
+G is a closed form of W and b, so its gradient is too: D²·d work for a step, whatever the batch.
+"""
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
-from qaffde.nn import BornDensity, Density, DensityMatrix, KernelMeasure
+from qaffde.nn import BornDensity, Density, DensityMatrix, FourierFeatures, KernelMeasure
 from qaffde.training.config import LoopConfig
 from qaffde.training.history import History
 from qaffde.training.likelihood import Whitening
@@ -16,10 +20,10 @@ from qaffde.training.run import Run
 
 
 class LearnedBorn(Density):
-    r"""Born density on frozen features that learns in the coordinates where it started.
+    r"""Born density that learns in the coordinates where it started.
 
-    With the factor :math:`L = A\, T^\top`, T the whitening of the features, one learning rate
-    serves all directions. While it trains, the ridge is part of its normalizer:
+    With the factor :math:`L = A\, T^\top`, T the whitening of the first features, one learning
+    rate serves all directions. While it trains, the ridge is part of its normalizer:
 
     .. math:: \log p(x) = \log m(x) + \log \lVert L \phi(x) \rVert^2
               - \log\bigl(\operatorname{tr}(L G L^\top) + \mu \lVert L \rVert^2\bigr)
@@ -31,13 +35,18 @@ class LearnedBorn(Density):
     space : Whitening
     state : DensityMatrix
         The start.
+    learn_features : bool, default=False
+        Whether W and b learn.
     """
 
     transform: Tensor
 
-    def __init__(self, space: Whitening, state: DensityMatrix) -> None:
+    def __init__(
+        self, space: Whitening, state: DensityMatrix, *, learn_features: bool = False
+    ) -> None:
         super().__init__()
-        self.features = deepcopy(space.features)
+        start = space.features
+        self.features = FourierFeatures(start.W, start.b, start.a, learnable=learn_features)
         self.state = DensityMatrix(state.factor.detach())
         self.measure = deepcopy(space.measure)
         self.ridge = space.ridge
@@ -63,9 +72,9 @@ class LearnedBorn(Density):
         return torch.logaddexp(log_mass, (self.ridge * L.square().sum()).log())
 
 
-def train_with_encoder(
+def train_jointly(
+    born: LearnedBorn,
     space: Whitening,
-    state: DensityMatrix,
     around: Callable[[Density], Density],
     rows: Rows,
     valid: Rows,
@@ -73,15 +82,16 @@ def train_with_encoder(
     generator: Generator,
     run: Run,
 ) -> tuple[BornDensity, History]:
-    """Train a density matrix together with what is around its density.
+    """Train a Born density together with what is around it.
 
     Parameters
     ----------
-    space : Whitening
-    state : DensityMatrix
+    born : LearnedBorn
         The start.
+    space : Whitening
+        Its coordinates.
     around : callable
-        From the Born density of coordinates to that of rows; its parameters learn in place.
+        From the Born density to that of rows; its parameters learn in place.
     rows, valid : tuples of rows of shape (n, d) and weights of shape (n,)
     config : LoopConfig
     generator : torch.Generator
@@ -92,7 +102,6 @@ def train_with_encoder(
     BornDensity, History
         The Born density inside, in double precision.
     """
-    born = LearnedBorn(space, state)
     density = around(born)
     device = space.level.device
     density.to(device, torch.float32)
@@ -106,5 +115,9 @@ def train_with_encoder(
         **run.loop_arguments("learning", config.max_steps),
     )
     density.double()
+    W, b, a = (
+        part.detach().to(space.level)
+        for part in (born.features.W, born.features.b, born.features.a)
+    )
     learned = DensityMatrix(born.state.factor.detach().to(space.level))
-    return space.density(learned).cpu(), history
+    return replace(space, features=FourierFeatures(W, b, a)).density(learned).cpu(), history
