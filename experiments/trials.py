@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LIKELIHOOD_METRICS = ("excess_nll", "excess_nll_standard_error")
 PLANE = 2
 
+Choose = Callable[[Any], tuple[Parameters, Row]]
+"""Parameters for some training rows, and what a row says of how they were chosen."""
+
 
 class CellRun:
     """The work of one cell.
@@ -43,6 +46,9 @@ class CellRun:
 
     def measure(self) -> Iterator[Measured]:
         """Measure what is not done."""
+        if self.cell.is_untuned:
+            yield from self._all("untuned", lambda rows: ({}, {"sampled": {}}))
+            return
         trials: list[Row] = []
         search: Search | None = None
         for k in range(self.budget.trials):
@@ -53,9 +59,13 @@ class CellRun:
                 known = self._trial(search, k, trials)
                 yield Measured(known)
             trials.append(known)
+        yield from self._all("final", lambda rows: self._choose(rows, trials))
+
+    def _all(self, stage: str, choose: Choose) -> Iterator[Measured]:
+        """Trainings of all seeds that are not done."""
         for seed in self.cell.seeds:
-            if self.cell.identity(seed, "final") not in self.done:
-                yield self._final(seed, trials)
+            if self.cell.identity(seed, stage) not in self.done:
+                yield self._training(seed, stage, choose)
 
     def _search(self) -> Search:
         cell = self.cell
@@ -98,29 +108,37 @@ class CellRun:
         search.tell(trial, row)
         return row
 
-    def _final(self, seed: int, trials: list[Row]) -> Measured:
-        row = self._row(seed, "final", None) | {"n_train": self.budget.n_train}
+    def _choose(self, rows: Any, trials: list[Row]) -> tuple[Parameters, Row]:
+        """Parameters of the best trial for these rows, and what a row says of it."""
+        best = _best(trials, self.budget.least_lead)
+        growth = self.budget.n_train / self.budget.n_search
+        reference = self._reference(rows, trials, growth)
+        sampled = self.method.resolve(dict(best["sampled"]), reference)
+        parameters = self._steps(self.budget.final_steps) | self._own("final") | sampled
+        said = {
+            "chosen_trial": best["trial"],
+            "sampled": best["sampled"],
+            "validation": best["validation"],
+        }
+        return parameters, said
+
+    def _training(self, seed: int, stage: str, choose: Choose) -> Measured:
+        row = self._row(seed, stage, None) | {"n_train": self.budget.n_train}
         pictures: list[Row] = []
+        is_drawn = stage == "final" and seed == self.cell.seeds[0] and self.target.n_dims == PLANE
 
         def work() -> Row:
-            best = _best(trials, self.budget.least_lead)
             draws = self._draws(seed)
-            rows = draws.train
-            growth = self.budget.n_train / self.budget.n_search
-            reference = self._reference(rows, trials, growth)
-            sampled = self.method.resolve(dict(best["sampled"]), reference)
-            parameters = self._steps(self.budget.final_steps) | self._own("final") | sampled
+            parameters, said = choose(draws.train)
             model = self.method.make(**parameters, random_state=seed)
             times = Times()
-            times.fit(lambda: model.fit(rows))
+            times.fit(lambda: model.fit(draws.train))
             log_p = times.score(lambda: model.score_samples(draws.test))
             log_p_true = self.target.log_prob(draws.test)
-            if self.target.n_dims == PLANE and seed == self.cell.seeds[0]:
+            if is_drawn:
                 pictures.extend(self._pictures(row["id"], model, draws, log_p))
             return {
-                "chosen_trial": best["trial"],
-                "sampled": best["sampled"],
-                "validation": best["validation"],
+                **said,
                 "n_test": len(draws.test),
                 "metrics": self._metrics(log_p_true, log_p),
                 **self._fitted(model),
@@ -130,7 +148,8 @@ class CellRun:
         return Measured(attempt(row, work), tuple(pictures))
 
     def _draws(self, seed: int) -> Draws:
-        most = max(self.budget.n_train, self.budget.n_search)
+        untuned = self.cell.is_untuned
+        most = max(self.budget.n_train, 0 if untuned else self.budget.n_search)
         return Draws(self.target, seed, most, self.cell.n_valid, self.budget.n_test)
 
     def _row(self, seed: int, stage: str, trial: int | None) -> Row:
