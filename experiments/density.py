@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from experiments.cells import Cell, Measured, identity
+from experiments.cells import Cell, Ledger, Measured, identity
 from experiments.config import DensityBudget, DensityConfig, MethodBudget
 from experiments.methods import Parameters, check_parameters, find_method
 from experiments.rows import Row
@@ -110,9 +110,9 @@ class DensityCell(Cell):
             if row["stage"] == "trial" or "chosen_trial" not in row or _choice(row) == choice
         }
 
-    def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
-        return CellRun(self, done).measure()
+        return CellRun(self, ledger).measure()
 
 
 def density_cells(

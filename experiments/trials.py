@@ -1,7 +1,7 @@
 """The work of one cell: trials that choose parameters, and the trainings that follow."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from experiments.attempts import Times, attempt
-from experiments.cells import Measured
+from experiments.cells import Ledger, Measured
 from experiments.config import DensityBudget
 from experiments.methods import Method, Parameters, Reference, find_method
 from experiments.pictures import TRUTH, picture, picture_box, truth_picture
@@ -35,12 +35,12 @@ class CellRun:
     Parameters
     ----------
     cell : DensityCell
-    done : dict of {str: Row}
-        Rows that are there, by identity.
+    ledger : Ledger
+        Rows that are there, and locks on the others.
     """
 
-    def __init__(self, cell: "DensityCell", done: Mapping[str, Row]) -> None:
-        self.cell, self.done, self.budget = cell, done, cell.budget
+    def __init__(self, cell: "DensityCell", ledger: Ledger) -> None:
+        self.cell, self.ledger, self.budget = cell, ledger, cell.budget
         self.method: Method = find_method(cell.method)
         self.target = find_target(cell.set)
 
@@ -52,20 +52,22 @@ class CellRun:
         trials: list[Row] = []
         search: Search | None = None
         for k in range(self.budget.trials):
-            known = self.done.get(self.cell.identity(self.cell.seeds[0], "trial", k))
-            if known is None:
-                search = search or self._search()
-                search.remember(trials)
-                known = self._trial(search, k, trials)
-                yield Measured(known)
-            trials.append(known)
+            with self.ledger.claim(self.cell.identity(self.cell.seeds[0], "trial", k)) as known:
+                row = known
+                if row is None:
+                    search = search or self._search()
+                    search.remember(trials)
+                    row = self._trial(search, k, trials)
+                    yield Measured(row)
+            trials.append(row)
         yield from self._all("final", lambda rows: self._choose(rows, trials))
 
     def _all(self, stage: str, choose: Choose) -> Iterator[Measured]:
         """Trainings of all seeds that are not done."""
         for seed in self.cell.seeds:
-            if self.cell.identity(seed, stage) not in self.done:
-                yield self._training(seed, stage, choose)
+            with self.ledger.claim(self.cell.identity(seed, stage)) as known:
+                if known is None:
+                    yield self._training(seed, stage, choose)
 
     def _search(self) -> Search:
         cell = self.cell
