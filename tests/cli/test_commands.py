@@ -11,10 +11,10 @@ import pytest
 from qaffde import QAFFDE, QAFFDEOutlierDetector, load
 from qaffde.baselines import GMM
 from qaffde.cli import demo as demo_command
-from qaffde.cli.app import EXAMPLES, app
+from qaffde.cli.app import app
 from tests.cli.conftest import SMALL
 
-COMMANDS = [command.__name__ for command in EXAMPLES]
+COMMANDS = [command.name for command in app.registered_commands]
 
 
 def small(frame):
