@@ -13,7 +13,6 @@ from qaffde.cli.fit import note_missing
 from qaffde.cli.inputs import STANDARD, load_model, model_names, open_data, rows_for_model
 from qaffde.cli.output import print_facts, progress
 from qaffde.cli.sinks import Sink, open_sink
-from qaffde.estimators.regions import weighted_quantile
 from qaffde.streams.arrow import import_pyarrow
 from qaffde.streams.blocks import Array
 from qaffde.streams.names import framed
@@ -137,8 +136,7 @@ def natural_limit(model: Any, false_alarms: float | None, seed: int) -> float:
             "--threshold"
         )
     draws = framed(model.sample(N_DRAWS, random_state=seed), model_names(model))
-    log_p = model.score_samples(draws)
-    return float(weighted_quantile(log_p, np.ones_like(log_p), share))
+    return float(np.quantile(model.score_samples(draws), share))
 
 
 def _lowest_share(model: Any, rows: TableChunks, share: float) -> float:

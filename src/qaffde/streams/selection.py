@@ -64,6 +64,8 @@ class TableChunks(Chunks):
         missing: Missing = "error",
         progress: Progress | None = None,
     ) -> None:
+        if missing not in ("error", "drop", "impute") and not callable(missing):
+            raise ValueError(f"missing={missing!r} is not known; choose error, drop or impute")
         self.table, self.columns, self.missing = table, list(columns), missing
         self.progress = progress
         self.weights = [] if weights is None else [weights]
@@ -96,7 +98,7 @@ class TableChunks(Chunks):
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
             self.n_missing += int(gaps.sum())
             yield Batch(
-                self._fill(rows) if gaps.any() else rows,
+                self._fill(rows) if np.isnan(rows).any() else rows,
                 weight if self.weights else np.ones(len(rows)),
                 first + np.flatnonzero(keep),
                 table if keep.all() else table.filter(pa.array(keep)),
@@ -127,7 +129,7 @@ class TableChunks(Chunks):
     def _fill(self, rows: Array) -> Array:
         if callable(self.missing):
             return self.missing(rows)
-        return np.where(np.isnan(rows), self._means, rows) if self.missing == "impute" else rows
+        return np.where(np.isnan(rows), self._means, rows)
 
     @cached_property
     def _means(self) -> Array:
