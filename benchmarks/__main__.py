@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.overhead import Sizes, run
-from experiments import ROOT
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 
 ROWS = ROOT / "benchmarks/results/overhead.jsonl"
 SETTINGS = ("comparison", "n", "d", "n_features", "rank", "base_measure")

@@ -34,10 +34,9 @@ from sklearn.neighbors import KernelDensity, LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments import ROOT
 from experiments.pages import fill
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDEOutlierDetector
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 
 ROWS = ROOT / "benchmarks/results/anomaly.jsonl"
 PAGE = ROOT / "docs/anomaly.md"

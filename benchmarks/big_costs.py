@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from qaffde.estimators.assembly import frequency_kind
 from threadpoolctl import threadpool_limits
 
 from benchmarks.out_of_core import disk_bytes, parquet, resident
+from experiments.rows import Row, provenance
 from qaffde import QAFFDE
 from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, gather, look_at, on_part, total, tree
-from qaffde.estimators.assembly import frequency_kind
-from qaffde.experiments.rows import Row, provenance
 from qaffde.streams import chunks
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}

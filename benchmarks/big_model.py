@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.rows import Row
 from qaffde.distributed.partitions import FAN_IN
-from qaffde.experiments.rows import Row
 
 HOUR = 3600.0
 WORKING_COPIES = 4

@@ -24,9 +24,8 @@ from benchmarks.big_tables import (
     summary,
 )
 from benchmarks.growth import RESULTS as GROWTH
-from experiments import ROOT
 from experiments.pages import fill
-from qaffde.experiments.rows import Row, read_rows, write_rows
+from experiments.rows import ROOT, Row, read_rows, write_rows
 
 ROWS = ROOT / "benchmarks/results/big_plan.jsonl"
 PAGE = ROOT / "docs/how_big.md"

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from benchmarks.big_costs import FEATURES, LENGTHS
 from benchmarks.big_model import MEANING, Costs, Plan, needed, planned, resolved
 from benchmarks.growth import NAMES, curves, slopes
-from qaffde.experiments.rows import Row, markdown_table
+from experiments.rows import Row, markdown_table
 
 
 def plan_table(plan: Plan, costs: Costs) -> str:

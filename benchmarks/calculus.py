@@ -17,10 +17,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks.overhead import Cases, interleave
-from experiments import ROOT
 from experiments.pages import fill
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde import QAFFDE
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "benchmarks/results/calculus.jsonl"

@@ -23,11 +23,10 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.out_of_core import peak_memory
-from experiments import ROOT
 from experiments.pages import fill
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde import QAFFDE
 from qaffde.distributed import fit
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 
 ROWS = ROOT / "benchmarks/results/dask_workers.jsonl"
 PAGE = ROOT / "docs/how_big.md"

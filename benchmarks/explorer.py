@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from experiments.rows import Row, markdown_table
 from qaffde import QAFFDE, QAFFDESGD, load
-from qaffde.experiments.rows import Row, markdown_table
 from qaffde.explore import Explorer, ExplorerServer
 
 WARM_UP = 10

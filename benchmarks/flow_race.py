@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import ROOT
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDESGD
 from qaffde.baselines import NSF
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "benchmarks/results/flow_race.jsonl"

@@ -22,11 +22,10 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peer_report import log_slope, slope_beyond
 from benchmarks.peer_worker import timed
-from experiments import ROOT
+from experiments.figures import new_figure, save_figure, spread_labels, styled
 from experiments.pages import fill
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde import QAFFDE
-from qaffde.experiments.figures import new_figure, save_figure, spread_labels, styled
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
 
 RESULTS = ROOT / "benchmarks/results/growth.jsonl"
 PAGE = ROOT / "docs/growth.md"
@@ -214,7 +213,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
     grown = "\n".join(f"- {line}" for line in per_row(rows))
     body = f"{table(rows)}\n\nProcessor time, {threads} thread(s).\n\n{grown}"
     fill(page, "growth", body)
-    save_figure(figure(rows), page.parent / "figures" / "growth")
+    save_figure(figure(rows), page.parent / "figures" / "growth.png")
     return body
 
 

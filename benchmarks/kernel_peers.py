@@ -25,9 +25,8 @@ from benchmarks.peer_data import N_QUERIES, SEED, Cell, is_prepared, prepare
 from benchmarks.peer_methods import METHODS
 from benchmarks.peer_report import PAGE, report, summary, verdict_of_constant
 from benchmarks.peer_worker import Limits, measure
-from experiments import ROOT
+from experiments.rows import ROOT, Row, append_row, provenance, read_rows
 from qaffde import load
-from qaffde.experiments.rows import Row, append_row, provenance, read_rows
 
 RESULTS = ROOT / "benchmarks/results/kernel_peers.jsonl"
 LENGTHS = (10_000, 100_000, 1_000_000)

@@ -27,10 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import ROOT
 from experiments.pages import fill
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDE
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.streams import chunks
 from qaffde.streams.chunked import print_progress
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from qaffde.training.solvers import SOLVERS
 from torch import Tensor
 
+from experiments.rows import Row, provenance
 from qaffde import QAFFDE
-from qaffde.experiments.rows import Row, provenance
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
 from qaffde.training.closed_form import READINGS, density_matrix, row_batches
 from qaffde.training.likelihood import solve, whiten
-from qaffde.training.solvers import SOLVERS
 
 FIT_BOUND, SCORE_BOUND, EPOCH_BOUND = 1.5, 1.5, 1.3
 CALLS, CALL_BOUND = 100, 200e-6

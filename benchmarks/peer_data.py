@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from qaffde.baselines.classical import KernelSum
-from qaffde.estimators.bandwidth import scott
+from qaffde.selection.bandwidth import scott
 from qaffde.targets import get_target
 
 Array = NDArray[np.float64]

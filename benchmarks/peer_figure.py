@@ -3,8 +3,8 @@
 from typing import Any
 
 from benchmarks.peer_methods import METHODS
-from qaffde.experiments.figures import new_figure, spread_labels, styled
-from qaffde.experiments.rows import Row
+from experiments.figures import new_figure, spread_labels, styled
+from experiments.rows import Row
 
 OURS = ("qaffde-100", "qaffde-full")
 COLOURS = {

@@ -8,10 +8,9 @@ import numpy as np
 
 from benchmarks.peer_figure import Cells, figure
 from benchmarks.peer_methods import METHODS
-from experiments import ROOT
+from experiments.figures import save_figure
 from experiments.pages import fill
-from qaffde.experiments.figures import save_figure
-from qaffde.experiments.rows import Row, markdown_table
+from experiments.rows import ROOT, Row, markdown_table
 
 PAGE = ROOT / "docs/kernel_peers.md"
 OURS, SINGLE, FULL = "qaffde-100", "qaffde-single", "qaffde-full"
@@ -219,7 +218,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
         raise SystemExit("no rows; run `python -m benchmarks.kernel_peers run` first")
     body = "\n\n".join(_sections(rows))
     fill(page, "kernel_peers", body)
-    save_figure(figure(gather(rows)), page.parent / "figures" / "kernel_peers")
+    save_figure(figure(gather(rows)), page.parent / "figures" / "kernel_peers.png")
     return body
 
 

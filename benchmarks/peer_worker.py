@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.peer_data import Array, Cell
 from benchmarks.peer_methods import METHODS, Fitted
 from benchmarks.streaming import peak_memory
-from qaffde.experiments.rows import Row, provenance
+from experiments.rows import Row, provenance
 
 FEW, STEP = 10, 10
 WARM_ROWS = 500

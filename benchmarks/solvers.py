@@ -12,16 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from qaffde.estimators.assembly import draw_features
+from qaffde.training.solvers import SOLVERS
 from torch import Tensor
 
-from experiments import ROOT
-from qaffde.estimators.assembly import draw_features
-from qaffde.estimators.data_measure import fit_box
-from qaffde.experiments.rows import Row, markdown_table, provenance, read_rows, write_rows
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from qaffde.selection.base_measure import fit_box
 from qaffde.targets import get_target
 from qaffde.training import History, negative_log_likelihood, train
 from qaffde.training.likelihood import Whitening, whiten
-from qaffde.training.solvers import SOLVERS
 
 ROWS = ROOT / "benchmarks/results/solvers.jsonl"
 PAGE = ROOT / "docs/solvers.md"

@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 import qaffde
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "_ext"))
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 MODULES = re.findall(r"^   (qaffde\S*)$", (HERE / "api/index.md").read_text(), re.MULTILINE)
@@ -78,7 +78,6 @@ html_theme = "pydata_sphinx_theme"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["qaffde.css"]
-html_extra_path = ["results.html"]
 html_title = f"qaffde {version}"
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
@@ -122,6 +121,15 @@ def skip_foreign(
     return None
 
 
+def add_results(app: Sphinx, error: Exception | None) -> None:
+    """Build the page of all experiments from their rows, beside the other pages."""
+    from experiments.report import PAGE, read_parts, write_page
+
+    if error is None and app.builder.format == "html":
+        write_page(read_parts(), "standard", Path(app.outdir) / PAGE)
+
+
 def setup(app: Sphinx) -> None:
-    """Connect the filter above."""
+    """Connect the functions above."""
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("build-finished", add_results)

@@ -1,5 +1,5 @@
-"""Experiments of this repository that are not part of the package: measured here, read in docs."""
+"""The paper's tables and figures as experiments; beside the package, not part of it.
 
-from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
+``python -m experiments run NAME`` measures rows, and ``python -m experiments report`` builds
+tables, figures and pages from them.
+"""

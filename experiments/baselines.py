@@ -18,13 +18,12 @@ from typing import Any
 
 import zuko
 
-from experiments import ROOT
 from experiments.pages import fill
+from experiments.results import paper_figures
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde.baselines import BASELINES, get_baseline
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.estimators.base import DensityEstimator
-from qaffde.experiments.results import paper_figures
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.metrics import density_metrics
 from qaffde.targets import PLANAR, get_target
 

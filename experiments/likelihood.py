@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 from sklearn.mixture import GaussianMixture
 
-from experiments import ROOT
 from experiments.planar import bold, short_revision, timed
+from experiments.results import paper_figures
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDESGD
 from qaffde.baselines import get_baseline
-from qaffde.experiments.results import paper_figures
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.metrics import density_metrics
 from qaffde.targets import PLANAR, RandomGMM, Target, get_target
 

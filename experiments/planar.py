@@ -16,11 +16,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments import ROOT
 from experiments.pages import markers
+from experiments.results import paper_figures
+from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDE
-from qaffde.experiments.results import paper_figures
-from qaffde.experiments.rows import Row, append_row, markdown_table, provenance, read_rows
 from qaffde.metrics import density_metrics
 from qaffde.targets import PLANAR, get_target
 

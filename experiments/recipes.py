@@ -17,16 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments import ROOT
+from experiments.attempts import Times, attempt
+from experiments.cells import identity
+from experiments.config import load_config
+from experiments.images.cells import Parts, fitted, measured
+from experiments.images.config import ImageConfig
+from experiments.images.methods import IMAGE_METHODS, check_recipe, find_image_method
+from experiments.images.sets import IMAGE_SETS, load_images
 from experiments.pages import fill
-from qaffde.experiments.attempts import Times, attempt
-from qaffde.experiments.cells import identity
-from qaffde.experiments.config import load_config
-from qaffde.experiments.images import Parts, fitted, measured
-from qaffde.experiments.images_config import ImageConfig
-from qaffde.experiments.images_data import IMAGE_SETS, load_images
-from qaffde.experiments.images_methods import IMAGE_METHODS, check_recipe, find_image_method
-from qaffde.experiments.rows import Row, append_row, markdown_table, read_rows
+from experiments.rows import ROOT, Row, append_row, markdown_table, read_rows
 from qaffde.training.checkpoint import Checkpoint
 
 ROWS = ROOT / "experiments/results/recipes.jsonl"

@@ -20,19 +20,14 @@ from qaffde.baselines import (
     MADE,
     MAF,
     NSF,
-    FlowClassifier,
-    ImageFlowClassifier,
-    ImageRoundTrip,
     Planar,
     RealNVP,
-    RoundTrip,
     dmkde,
 )
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
 BENT = np.column_stack([X[:, 0] + X[:, 1] ** 2, X[:, 1]])
-PIXELS = (X - X.min(0)) / np.ptp(X, 0)
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
 SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
 SMALL = {"n_layers": 2, "hidden_size": 6, "n_hidden": 2}
@@ -83,35 +78,9 @@ MODELS = {
     "NSF": lambda: NSF(**SMALL, n_bins=3, **SHORT).fit(X),
     "NSF coupling": lambda: NSF(**SMALL, n_bins=3, coupling=True, **SHORT).fit(X),
     "Planar": lambda: Planar(3, **SHORT).fit(X),
-    "RoundTrip": lambda: RoundTrip(hidden_size=6, n_draws=5, **SHORT).fit(X),
-    "RoundTrip conv": lambda: RoundTrip(
-        hidden_size=2, architecture="conv", image_shape=(1, 2), integration="linear", **SHORT
-    ).fit(X),
     "KDE": lambda: KDE(0.5).fit(X, sample_weight=1 + np.arange(len(X))),
     "GMM": lambda: GMM(2, random_state=0).fit(FRAME),
     "dmkde": lambda: dmkde(**CLOSED).fit(X),
-    "classes": lambda: FlowClassifier(MAF(**SMALL, **SHORT)).fit(FRAME, _labels()),
-    "images": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), alpha=0.1, n_draws=2).fit(
-        PIXELS, _labels()
-    ),
-    "images of each class": lambda: ImageFlowClassifier(MADE(2, 6, **SHORT), shared=False).fit(
-        PIXELS, _labels()
-    ),
-    "images conv of each class": lambda: ImageRoundTrip(
-        (1, 2), n_latent=2, n_channels=3, hidden_size=4, shared=False, **SHORT
-    ).fit(PIXELS, _labels()),
-    "images conv blind": lambda: ImageRoundTrip(
-        (1, 2), n_latent=2, n_channels=3, blind=True, bounded=True, integration="laplace", **SHORT
-    ).fit(PIXELS, _labels()),
-    "images conv pooled": lambda: ImageRoundTrip(
-        (1, 2), n_latent=2, n_channels=3, pooled=True, **SHORT
-    ).fit(PIXELS, _labels()),
-    "images conv at the mode": lambda: ImageRoundTrip(
-        (1, 2), n_latent=1, n_channels=3, integration="laplace", mode_steps=2, **SHORT
-    ).fit(PIXELS, _labels()),
-    "images conv": lambda: ImageRoundTrip((1, 2), n_latent=2, n_channels=3, **SHORT).fit(
-        PIXELS, _labels()
-    ),
 }
 """Names of models, and how each is fitted."""
 
@@ -127,8 +96,6 @@ def rows_for(model):
         return BENT
     if getattr(model, "encoder", None) is not None:
         return np.exp(X)
-    if type(model).__name__.startswith("Image"):
-        return PIXELS
     names = getattr(model, "feature_names_in_", None)
     return X[:, : model.n_features_in_] if names is None else FRAME[list(names)]
 

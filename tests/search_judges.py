@@ -3,9 +3,9 @@
 import math
 
 import torch
-
-from qaffde.estimators.data_measure import MeasureSpec
 from qaffde.estimators.likelihood_design import Search
+
+from qaffde.selection.base_measure import MeasureSpec
 
 GENERATOR = torch.Generator().manual_seed(0)
 Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)

@@ -35,7 +35,7 @@ def test_one_size_grows_at_a_time(tmp_path, capsys):
     growth.main(["report", "--results", str(path), "--page", str(page)])
     assert growth.table(rows) in page.read_text(encoding="utf-8")
     assert growth.table(rows) in capsys.readouterr().out
-    assert (tmp_path / "figures" / "growth.svg").exists()
+    assert (tmp_path / "figures" / "growth.png").exists()
 
 
 def test_slopes_over_the_range_and_at_its_end():

@@ -211,7 +211,7 @@ def test_commands_append_rows_once_and_write_the_page(tmp_path, monkeypatch, cap
     assert "fitted to 400 rows as when to 300" in text
     assert "old" not in text
     assert text.split("begin -->\n")[1].split("\n<!--")[0] in capsys.readouterr().out
-    assert (tmp_path / "figures" / "kernel_peers.svg").exists()
+    assert (tmp_path / "figures" / "kernel_peers.png").exists()
 
 
 def test_report_wants_rows(tmp_path):

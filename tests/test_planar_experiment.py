@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from qaffde.experiments.results import paper_figures
-from qaffde.experiments.rows import write_rows
+from experiments.results import paper_figures
+from experiments.rows import write_rows
 from qaffde.targets import get_target
 
 planar = pytest.importorskip(

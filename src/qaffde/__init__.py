@@ -14,29 +14,43 @@ if TYPE_CHECKING:
         QAFFDEOutlierDetector,
     )
     from qaffde.files import FileError, export_onnx, load, save
+    from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
+    from qaffde.selection.select import select
+    from qaffde.selection.solve import solve
+    from qaffde.training import ComputeConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
     "QAFFDESGD",
+    "ComputeConfig",
     "FileError",
     "FourierFeatures",
+    "ModelSpec",
+    "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "SelectionPolicy",
+    "TrainingConfig",
     "__version__",
     "export_onnx",
     "load",
     "save",
+    "select",
+    "solve",
+    "summarize",
 ]
-_FILES = ("FileError", "export_onnx", "load", "save")
+_HOMES = ("estimators", "files", "selection", "training")
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``qaffde --help`` needs no torch."""
-    if name not in __all__:
-        raise AttributeError(f"module 'qaffde' has no attribute {name!r}")
-    home = import_module("qaffde.files" if name in _FILES else "qaffde.estimators")
-    globals()[name] = getattr(home, name)
-    return globals()[name]
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"qaffde.{home}")
+            if name in module.__all__:
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module 'qaffde' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

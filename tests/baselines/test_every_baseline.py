@@ -9,7 +9,7 @@ from scipy.integrate import cumulative_trapezoid, trapezoid
 from scipy.stats import kstest
 from sklearn.base import clone
 
-from qaffde.baselines import BASELINES, SEARCH_SPACES, Range, get_baseline
+from qaffde.baselines import get_baseline
 from qaffde.training import CheckpointError
 
 from .conftest import SETTINGS, TRAINED
@@ -174,23 +174,6 @@ def test_a_checkpoint_of_other_data_is_refused(X, settings, tmp_path, interrupt)
         model.fit(X)
     with pytest.raises(CheckpointError, match="training_data, validation_data differ"):
         model.fit(X + X**2)
-
-
-@pytest.mark.parametrize("name", SEARCH_SPACES)
-def test_search_spaces_name_parameters_and_hold_valid_values(name):
-    assert name in BASELINES
-    for parameter, space in SEARCH_SPACES[name].items():
-        ends = (space.low, space.high) if isinstance(space, Range) else space.values
-        for value in ends:
-            assert getattr(get_baseline(name, **{parameter: value}), parameter) == value
-        if isinstance(space, Range):
-            assert space.low < space.high
-        if space.why:
-            assert len(space.why) > 20
-
-
-def test_every_baseline_has_a_search_space():
-    assert BASELINES.keys() == SEARCH_SPACES.keys()
 
 
 def test_unknown_baselines_are_named():

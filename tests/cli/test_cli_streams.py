@@ -6,7 +6,7 @@ import pytest
 
 from qaffde import QAFFDE, load
 from qaffde.cli import fit
-from qaffde.estimators import sources
+from qaffde.selection import sources
 from qaffde.streams import delimited
 from qaffde.streams.table import Table
 
@@ -56,7 +56,7 @@ def test_an_untuned_stream_equals_an_untuned_fit_in_memory(qaffde, frame, write,
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (20,))
+    monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (2, 20))
     data = write(frame, tmp_path / "data.csv")
     box = ["--base-measure", "box", "--bounds", "x=-7:"]
     done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, *box, "--stream")

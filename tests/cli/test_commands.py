@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDEOutlierDetector, load
+from qaffde import QAFFDE, QAFFDEOutlierDetector, __version__, cli, load
 from qaffde.baselines import GMM
 from qaffde.cli import demo as demo_command
 from qaffde.cli.app import app
@@ -272,3 +272,14 @@ def test_a_closed_pipe_is_no_error(model, frame, write, tmp_path, monkeypatch, c
     monkeypatch.undo()
     assert stopped.value.code == 1
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "qaffde.cli.app")
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit, match=r"pip install 'qaffde\[cli\]'"):
+        cli.main()
+
+
+def test_version(qaffde):
+    assert qaffde("--version").out == f"{__version__}\n"

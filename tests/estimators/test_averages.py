@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qaffde.estimators import averages, data_measure, likelihood_design
-from qaffde.estimators.data_measure import MeasureSpec, average_mixture
+from qaffde.selection.base_measure import MeasureSpec, average_mixture
 from qaffde.training.posterior import N_DRAWS
 from tests.search_judges import BOX, GENERATOR, SUMMIT, Judge, n_held_out, search_with
 

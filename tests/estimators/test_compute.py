@@ -8,8 +8,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde import functional as QF
 from qaffde.estimators import compute
-from qaffde.estimators.compute import DOUBLE, Compute
 from qaffde.nn import FourierFeatures
+from qaffde.training.compute import DOUBLE, Compute
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
 OPTIONS = {"n_features": 100, "bandwidth": 0.5, "base_measure": "gaussian", "random_state": 0}
@@ -147,41 +147,6 @@ def test_few_rows_score_as_many_do(rows):
 def test_the_short_way_lets_nothing_bad_through(rows, message):
     with pytest.raises(ValueError, match=message):
         QAFFDE(**OPTIONS).fit(X).score_samples(rows)
-
-
-def test_whole_blocks_are_scored_by_compiled_code(monkeypatch):
-    blocks = []
-
-    def compile_eagerly(formula, **options):
-        compiled = torch_compile(formula, backend="aot_eager", **options)
-
-        def counted(z, inside):
-            blocks.append(len(z))
-            return compiled(z, inside)
-
-        return counted
-
-    torch_compile = torch.compile
-    monkeypatch.setattr(torch, "compile", compile_eagerly)
-    model = QAFFDE(**OPTIONS, batch_size=1200).fit(X)
-    expected = model.score_samples(X)
-    assert blocks == []
-    scores = model.set_params(compile=True).score_samples(X)
-    assert blocks == [1200, 1200]
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-12)
-
-
-def test_what_cannot_be_compiled_says_what_to_do(monkeypatch):
-    def refuse(formula, **options):
-        def compiled(z, inside):
-            raise torch._dynamo.exc.BackendCompilerFailed(formula, OSError("no compiler"), None)
-
-        return compiled
-
-    model = QAFFDE(**OPTIONS, compile=True, batch_size=100).fit(X)
-    monkeypatch.setattr(torch, "compile", refuse)
-    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler; compile=False does without"):
-        model.score_samples(X)
 
 
 def test_limits_of_threads_are_kept(monkeypatch):

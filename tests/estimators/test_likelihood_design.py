@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from qaffde.estimators.candidates import Candidate, plainer, stiffer, wider
+from qaffde.estimators.likelihood_design import Search
 
 from qaffde.estimators import candidates, likelihood_design
-from qaffde.estimators.candidates import Candidate, plainer, stiffer, wider
-from qaffde.estimators.data_measure import MeasureSpec
-from qaffde.estimators.likelihood_design import Search
+from qaffde.selection.base_measure import MeasureSpec
 from tests.search_judges import (
     BEST_RIDGE,
     BOX,

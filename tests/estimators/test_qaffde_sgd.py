@@ -6,12 +6,12 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from qaffde.training.solvers import SOLVERS
 from sklearn.base import clone
 from torch.distributions import AffineTransform
 
 from qaffde import QAFFDESGD
 from qaffde.nn import BoxMeasure, find_born
-from qaffde.training.solvers import SOLVERS
 from tests.sgd_models import FEW, FRAME, WEIGHT, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")

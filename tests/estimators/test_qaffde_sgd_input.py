@@ -5,11 +5,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from qaffde.estimators.survey import Look
 from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
 from qaffde import QAFFDESGD
-from qaffde.estimators.survey import Look
 from qaffde.training.peers import ALONE, Alone
 from tests.sgd_models import FIXED, Logarithm, Stretch, X, fitted
 

@@ -11,11 +11,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as parquet
 import pytest
 import torch
+from qaffde.estimators.survey import Look, Sample
+from qaffde.estimators.totals import Totals
 
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.estimators import qaffde_sgd, sources, survey
-from qaffde.estimators.survey import Look, Sample
-from qaffde.estimators.totals import Totals
 from qaffde.streams import blocks, chunked, chunks, readers
 from qaffde.streams.blocks import reblocked
 

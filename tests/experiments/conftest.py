@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="experiments need the extra 'search'")
 
-from qaffde.experiments.runner import Files, run_cells
+from experiments.runner import Files, run_cells
 from tests.experiments.tiny import tiny_cells
 
 

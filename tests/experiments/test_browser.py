@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="reports need the extra 'plot'")
 
-from qaffde.experiments.report import report
+from experiments.report import report
 from tests.browser import BROWSER, needs_browser
 
 pytestmark = needs_browser

@@ -1,23 +1,20 @@
 """The command line: what it prints, and what it says of mistakes."""
 
-import sys
-
 import pytest
 
 pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
 
 from typer.testing import CliRunner
 
-from qaffde import cli
-from qaffde.cli.app import app
-from qaffde.experiments import registry
-from qaffde.experiments.rows import read_rows
+from experiments import registry
+from experiments.__main__ import app
+from experiments.rows import read_rows
 from tests.experiments.tiny import tiny_config
 
 
 @pytest.fixture
-def qaffde():
-    return lambda *arguments: CliRunner().invoke(app, ["experiment", *arguments])
+def experiments():
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
 @pytest.fixture
@@ -26,21 +23,21 @@ def tiny(monkeypatch):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_run_resumes_and_reports(qaffde, tmp_path):
+def test_run_resumes_and_reports(experiments, tmp_path):
     folder = ["--out", str(tmp_path)]
     options = ["--sets", "arc,random_gmm(2, 0.2)", "--methods", "gmm", "--seeds", "7", *folder]
-    first = qaffde("run", "planar", *options)
+    first = experiments("run", "planar", *options)
     assert first.exit_code == 0, first.output
     assert "planar, budget quick: 6 rows, 0 there already" in first.output
     assert "[6/6] gmm on random_gmm(2, 0.2), seed 7, final: Spearman" in first.output
     assert {row["seed"] for row in read_rows(tmp_path / "planar-quick.jsonl")} == {7}
-    again = qaffde("run", "planar", *options)
+    again = experiments("run", "planar", *options)
     assert "6 rows, 6 there already" in again.output
     assert "[" not in again.output
 
     pytest.importorskip("matplotlib")
     out = tmp_path / "report"
-    done = qaffde(
+    done = experiments(
         "report", "planar", "--budget", "quick", "--rows", str(tmp_path), "--out", str(out)
     )
     assert done.exit_code == 0, done.output
@@ -49,16 +46,16 @@ def test_run_resumes_and_reports(qaffde, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny")
-def test_another_storage(qaffde, tmp_path):
+def test_another_storage(experiments, tmp_path):
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     options = ["--sets", "arc", "--methods", "gmm", "--out", str(tmp_path), "--storage", url]
-    assert qaffde("run", "planar", *options).exit_code == 0
+    assert experiments("run", "planar", *options).exit_code == 0
     assert (tmp_path / "elsewhere.db").exists()
     assert not (tmp_path / "planar-quick.optuna.db").exists()
 
 
-def test_list(qaffde):
-    listed = qaffde("list")
+def test_list(experiments):
+    listed = experiments("list")
     assert listed.exit_code == 0
     assert "planar      nine planar densities" in listed.output
     assert "of 297 rows" in listed.output
@@ -72,27 +69,14 @@ def test_list(qaffde):
         (["run", "planar", "--methods", "svm"], "unknown method 'svm'"),
         (["run", "planar", "--seeds", "one"], "--seeds takes whole numbers such as 100,101"),
         (["run", "kernel", "--sets", "arc"], "kernel has one data set"),
-        (["report", "planar", "--rows", "nowhere"], "has no rows; run: qaffde experiment run"),
+        (["report", "planar", "--rows", "nowhere"], "has no rows; run: python -m experiments run"),
     ],
 )
-def test_mistakes_are_one_line(qaffde, arguments, message, tmp_path, monkeypatch):
+def test_mistakes_are_one_line(experiments, arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = qaffde(*arguments)
+    result = experiments(*arguments)
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "qaffde.cli.app")
-    monkeypatch.setitem(sys.modules, "typer", None)
-    with pytest.raises(SystemExit, match=r"pip install 'qaffde\[cli\]'"):
-        cli.main()
-
-
-def test_version():
-    from qaffde import __version__
-
-    assert CliRunner().invoke(app, ["--version"]).output == f"{__version__}\n"

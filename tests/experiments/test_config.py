@@ -2,7 +2,7 @@
 
 import pytest
 
-from qaffde.experiments.config import (
+from experiments.config import (
     BUDGETS,
     ConfigError,
     DensityConfig,
@@ -10,10 +10,10 @@ from qaffde.experiments.config import (
     load_config,
     parse_config,
 )
-from qaffde.experiments.density import density_cells
-from qaffde.experiments.methods import METHODS
-from qaffde.experiments.registry import EXPERIMENTS, Selection, plan
-from qaffde.experiments.results import paper_figures
+from experiments.density import density_cells
+from experiments.methods import METHODS
+from experiments.registry import EXPERIMENTS, Selection, plan
+from experiments.results import paper_figures
 from qaffde.targets import PLANAR
 
 GOOD = """

@@ -4,10 +4,10 @@ from statistics import mean
 
 import pytest
 
-from qaffde.experiments.config import KernelBudget, KernelConfig
-from qaffde.experiments.kernel import errors_of, kernel_cells
-from qaffde.experiments.rows import read_rows
-from qaffde.experiments.runner import Files, run_cells
+from experiments.config import KernelBudget, KernelConfig
+from experiments.kernel import errors_of, kernel_cells
+from experiments.rows import read_rows
+from experiments.runner import Files, run_cells
 from tests.experiments.tiny import without_timings
 
 BUDGET = KernelBudget((0,), (8, 32), n_epochs=3, n_pairs=5000, batch_size=250, learning_rate=0.02)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from qaffde.experiments import methods as method_registry
-from qaffde.experiments import search
-from qaffde.experiments.methods import Method
-from qaffde.experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
-from qaffde.experiments.rows import append_row, read_rows
-from qaffde.experiments.runner import run_cells
-from qaffde.experiments.sets import Draws, find_target
-from qaffde.experiments.trials import _best, chosen
+from experiments import methods as method_registry
+from experiments import search
+from experiments.methods import Method
+from experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
+from experiments.rows import append_row, read_rows
+from experiments.runner import run_cells
+from experiments.sets import Draws, find_target
+from experiments.trials import _best, chosen
 from qaffde.targets import Target
 from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import sys
 from pathlib import Path
-from qaffde.experiments.runner import Files, run_cells
+from experiments.runner import Files, run_cells
 from tests.experiments.tiny import tiny_cells
 files = Files(Path(sys.argv[1]), "planar-quick")
 run_cells(tiny_cells(files), files, on_row=lambda row: print(row["id"], flush=True))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from qaffde.baselines import Choice, Range
-from qaffde.experiments.methods import METHODS, Reference
-from qaffde.experiments.search import Search, import_optuna
+from experiments.methods import METHODS, Reference
+from experiments.search import Search, import_optuna
+from experiments.spaces import Choice, Range
 from qaffde.training import History
 from tests.experiments.tiny import tiny_budget
 

@@ -1,7 +1,7 @@
 """Experiments so small that they take a second."""
 
-from qaffde.experiments.config import DensityBudget, DensityConfig, MethodBudget
-from qaffde.experiments.density import density_cells
+from experiments.config import DensityBudget, DensityConfig, MethodBudget
+from experiments.density import density_cells
 
 SETS, METHODS = ("arc", "random_gmm(2, 0.2)"), ("gmm", "planar")
 TIMINGS = {

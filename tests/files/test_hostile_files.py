@@ -212,14 +212,6 @@ FORGED = {
     "bins": ("NSF", parameter("NSF", n_bins=10**9), "ask for a network"),
     "components": ("MADE", parameter("MADE", n_components=10**9), "ask for a network"),
     "planes": ("Planar", parameter("Planar", n_layers=10**9), "ask for a network"),
-    "latent": ("RoundTrip", parameter("RoundTrip", n_latent=10**9), "ask for a network"),
-    "draws": ("RoundTrip", parameter("RoundTrip", n_draws=10**9), "ask for a network"),
-    "channels": (
-        "RoundTrip conv",
-        parameter("RoundTrip", hidden_size=10**6),
-        "ask for a network",
-    ),
-    "image": ("RoundTrip conv", parameter("RoundTrip", image_shape=[5, 5]), "does not fit"),
     "another network": ("MAF", parameter("MAF", n_hidden=1), "does not fit its parameters"),
     "mask": (
         "RealNVP",
@@ -231,31 +223,6 @@ FORGED = {
         tensor("MAF.state.flow.transform.transforms.0.hyper.0.weight", spoil(np.nan)),
         "is not finite",
     ),
-    "noise": ("images", tensor("ImageFlowClassifier.noise", lambda u: u[:, :0]), "has shape"),
-    "alpha": ("images", parameter("ImageFlowClassifier", alpha=0.5), "must be below 0.5"),
-    "flows of images": (
-        "images of each class",
-        parameter("ImageFlowClassifier", shared=True),
-        "ask for|not fit",
-    ),
-    "flow of images": ("images", parameter("ImageFlowClassifier", flow=None), "ask for|not fit"),
-    "latent images": (
-        "images conv",
-        parameter("ImageRoundTrip", n_latent=10**9),
-        "ask for a network",
-    ),
-    "deep images": (
-        "images conv of each class",
-        parameter("ImageRoundTrip", hidden_size=10**9),
-        "ask for",
-    ),
-    "wide images": ("images conv", parameter("ImageRoundTrip", n_channels=10**9), "ask for"),
-    "size of images": (
-        "images conv",
-        parameter("ImageRoundTrip", image_shape=[5, 5]),
-        "does not fit",
-    ),
-    "flow": ("classes", parameter("FlowClassifier", flow="MAF"), "hold no flow"),
 }
 
 

@@ -137,8 +137,6 @@ def test_the_calculus_goes_on(path):
 def test_parts_that_were_shared_are_shared(path):
     loaded = saved(fitted("QAFFDE mixture"), path)
     assert loaded.density_.density.density.features is loaded.frame_.features
-    classes = saved(fitted("classes"), path).class_densities_
-    assert classes[0].density.density is classes[1].density.density
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_a_path_becomes_text(path, tmp_path):
 
 
 def test_loading_changes_no_global_randomness(path):
-    fitted("RoundTrip").save(path)
+    fitted("MAF").save(path)
     state = torch.random.get_rng_state()
     qaffde.load(path)
     assert torch.equal(torch.random.get_rng_state(), state)

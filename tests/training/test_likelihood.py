@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from qaffde.training.solvers import SOLVERS
 
 from qaffde.nn import (
     BoxMeasure,
@@ -12,7 +13,6 @@ from qaffde.nn import (
 )
 from qaffde.training import likelihood, negative_log_likelihood
 from qaffde.training.likelihood import maximise_likelihood, whiten
-from qaffde.training.solvers import SOLVERS
 
 DOUBLE = torch.float64
 

@@ -9,13 +9,9 @@ array([-1.8])
 
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.classical import GMM, KDE, dmkde
-from qaffde.baselines.conditional import FlowClassifier
 from qaffde.baselines.flows import IAF, MADE, MAF, NSF, RealNVP
-from qaffde.baselines.image_roundtrip import ImageRoundTrip
-from qaffde.baselines.images import ImageFlowClassifier
 from qaffde.baselines.planar import Planar
-from qaffde.baselines.registry import BASELINES, SEARCH_SPACES, Choice, Range, get_baseline
-from qaffde.baselines.roundtrip import RoundTrip
+from qaffde.baselines.registry import BASELINES, get_baseline
 
 __all__ = [
     "BASELINES",
@@ -25,15 +21,8 @@ __all__ = [
     "MADE",
     "MAF",
     "NSF",
-    "SEARCH_SPACES",
-    "Choice",
-    "FlowClassifier",
-    "ImageFlowClassifier",
-    "ImageRoundTrip",
     "Planar",
-    "Range",
     "RealNVP",
-    "RoundTrip",
     "TrainedEstimator",
     "dmkde",
     "get_baseline",

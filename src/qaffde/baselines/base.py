@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.assembly import in_data_units
 from qaffde.estimators.base import Array, DensityEstimator
-from qaffde.estimators.parameters import check_count, check_share
-from qaffde.estimators.random import generator_from
-from qaffde.estimators.scaling import standardize
 from qaffde.nn import Density, StandardizedDensity
+from qaffde.parameters import check_count, check_share
+from qaffde.random import generator_from
+from qaffde.selection.plan import in_data_units
+from qaffde.selection.summary import Moments
+from qaffde.selection.units import units
 from qaffde.training import (
     History,
     LoopConfig,
@@ -197,7 +198,7 @@ class TrainedEstimator(DrawingEstimator):
         """
         config = self._config()
         generator = generator_from(self.random_state)
-        location, scale = standardize(self, rows, weight, None)
+        location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
         n_context = 0 if context is None else context.shape[1]
         with seeded(generator):
             density = self._build(rows.shape[1], n_context).float()

@@ -9,14 +9,14 @@ from torch import Generator, Tensor
 
 from qaffde.baselines.base import DrawingEstimator, split
 from qaffde.estimators import QAFFDE
-from qaffde.estimators.bandwidth import scott, silverman
-from qaffde.estimators.data_measure import fit_mixture
-from qaffde.estimators.kernel_rule import held_out_kde
-from qaffde.estimators.parameters import check_bandwidth, check_count, check_share
-from qaffde.estimators.random import generator_from
-from qaffde.estimators.scaling import standardize
-from qaffde.estimators.totals import effective_count
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
+from qaffde.parameters import check_bandwidth, check_count, check_share
+from qaffde.random import generator_from
+from qaffde.selection.bandwidth import held_out_kde, scott, silverman
+from qaffde.selection.base_measure import fit_mixture
+from qaffde.selection.summary import Moments
+from qaffde.selection.units import units
+from qaffde.training.sums import effective_count
 
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
@@ -99,7 +99,9 @@ class KDE(DrawingEstimator):
         """
         rows, weight = self._validated(X, sample_weight)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
-        location, scale = standardize(self, rows, weight, numbers)
+        location, scale = units(
+            Moments.of(rows, weight), getattr(self, "feature_names_in_", None), numbers
+        )
         h = numbers
         if h is None:
             h = scale * self._factor((rows - location) / scale, weight)
@@ -187,10 +189,10 @@ class GMM(DrawingEstimator):
         check_count("n_components", self.n_components, auto=True)
         check_share("validation_fraction", self.validation_fraction)
         rows, weight = self._validated(X, sample_weight)
-        location, scale = standardize(self, rows, weight, None)
+        location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
         Z, generator = (rows - location) / scale, generator_from(self.random_state)
         self.n_components_ = self._size(Z, weight, generator)
-        measure = fit_mixture(Z, weight, self.n_components_, generator, rows=len(Z))
+        measure = fit_mixture(Z, weight, self.n_components_, generator, max_rows=len(Z))
         self.density_ = StandardizedDensity(MixtureDensity(measure), location, scale)
         return self
 
@@ -206,7 +208,7 @@ class GMM(DrawingEstimator):
         chosen, held_out = split(len(Z), self.validation_fraction, generator)
         best, size, most = -torch.inf, 1, min(MAX_COMPONENTS, len(Z) // MIN_ROWS_PER_COMPONENT)
         while size <= most and len(held_out):
-            measure = fit_mixture(Z[chosen], weight[chosen], size, generator, rows=len(chosen))
+            measure = fit_mixture(Z[chosen], weight[chosen], size, generator, max_rows=len(chosen))
             score = float(weight[held_out] @ measure.log_density(Z[held_out]))
             if score <= best:
                 break

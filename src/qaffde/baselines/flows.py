@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
-from qaffde.estimators.parameters import check_count
+from qaffde.parameters import check_count
 
 LOG_SCALE_BOUND = math.log(1e3)
 

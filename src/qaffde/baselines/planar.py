@@ -8,7 +8,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
-from qaffde.estimators.parameters import check_count
+from qaffde.parameters import check_count
 
 N_SOLVER_STEPS = 60
 

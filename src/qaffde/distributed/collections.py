@@ -6,6 +6,7 @@ is an ordinary estimator, which scores, is saved and is merged anywhere.
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,10 +14,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.distributed.gathered import closed, opened, without_ends
 from qaffde.distributed.partitions import (
     DaskSource,
-    Partitions,
     as_block,
     column_names,
     import_dask,
@@ -25,17 +24,14 @@ from qaffde.distributed.partitions import (
     one_block_of_columns,
     with_number,
 )
-from qaffde.estimators.base import DensityEstimator
-from qaffde.estimators.parameters import check_count
+from qaffde.estimators.base import DensityEstimator, declare_columns
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.sources import all_or_nothing, declare_columns
-from qaffde.estimators.updates import UpdatableEstimator
+from qaffde.parameters import check_count, holds_numbers
 
 Model = TypeVar("Model", bound=QAFFDE)
 SAMPLE_CHUNK = 100_000
 
 
-@all_or_nothing
 def fit(
     model: Model,
     X: Any,
@@ -46,12 +42,10 @@ def fit(
 ) -> Model:
     """Fit a QAFFDE to a Dask collection, in place; this computes.
 
-    One pass draws a sample and gathers weights, ends and moments; on the sample the client
-    chooses bandwidth, base measure and features; a second pass sums up ρ. With numbers for
-    `bandwidth` and `bounds`, or on a frame that is kept by `warm_start`, the second is the only
-    one. With `sample_partitions` there is one pass as well, which gathers ends and moments beside
-    ρ. Neither the number of workers nor the order in which they finish changes the result; the
-    order of the partitions changes it by rounding only.
+    One pass summarizes the rows; on the summary the client selects the plan; a second pass sums
+    up ρ. With numbers for `bandwidth` and `bounds`, a given `plan` or one that is kept by
+    `warm_start`, the second is the only one. Neither the number of workers nor the order in which
+    they finish changes the result; the order of the partitions changes it by rounding only.
 
     Parameters
     ----------
@@ -64,9 +58,9 @@ def fit(
     client : distributed.Client, optional
         Dask's current scheduler by default: the last client made, or else threads.
     sample_partitions : int, optional
-        So many partitions, drawn at random, settle bandwidth and features, and all rows are read
-        once. What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can
-        fall out of; a box or one Gaussian has the ends or moments of all rows.
+        The plan is selected on so many partitions, drawn at random, and the others are read once.
+        What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can fall
+        out of; a box needs its `bounds`.
 
     Returns
     -------
@@ -82,54 +76,45 @@ def fit(
     >>> model.score_samples([[0.0, 0.0]]).round()  # the true log-density is -1.84
     array([-2.])
     """
-    partitions = _checked(model, X, sample_weight)
-    warm = bool(model.warm_start) and model.__sklearn_is_fitted__()
-    declare_columns(model, partitions.n_columns, partitions.names, reset=not warm)
+    _check_model(model)
     if sample_partitions is not None:
         check_count("sample_partitions", sample_partitions)
-    if sample_partitions is None or warm or model._is_given():
-        return model._fit(DaskSource(partitions, client, minimum=2), warm=warm)
-    return _fit_once(model, DaskSource(partitions, client, 2, sample_partitions))
+        open_box = model.base_measure == "box" or model.bounds is not None
+        if open_box and not holds_numbers(model.bounds):
+            raise ValueError(
+                "sample_partitions needs ends that no row can fall out of: give numbers for all "
+                "bounds, or another base_measure"
+            )
+    source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
+    return model.fit(source)
 
 
-def _fit_once(model: Model, source: DaskSource) -> Model:
-    """Fit in one pass over the rows, on a frame that some of them settle."""
-    settled = without_ends(model, source.partitions.n_columns)
-    frame = settled._settle(source, stream=True)
-    gathered = source.gather(opened(settled, frame), model._compute())
-    frame = closed(settled, frame, gathered.totals)
-    return model._learn(frame, gathered.sums, model._read(frame, gathered.sums))
-
-
-@all_or_nothing
 def partial_fit(model: Model, X: Any, sample_weight: Any = None, *, client: Any = None) -> Model:
     """Add the rows of a Dask collection to a fit, in place; parameters are those of :func:`fit`.
 
     As in :meth:`qaffde.QAFFDE.partial_fit`, a first call leaves room for rows to come.
     """
-    partitions = _checked(model, X, sample_weight)
-    first = not model.__sklearn_is_fitted__()
-    declare_columns(model, partitions.n_columns, partitions.names, reset=first)
-    return model._extend(DaskSource(partitions, client, minimum=2 if first else 1))
+    _check_model(model)
+    minimum = 1 if model.__sklearn_is_fitted__() else 2
+    return model.partial_fit(DaskSource(X, sample_weight, client=client, minimum=minimum))
 
 
-def _checked(model: QAFFDE, X: Any, sample_weight: Any) -> Partitions:
+def _check_model(model: QAFFDE) -> None:
     if not isinstance(model, QAFFDE):
         raise TypeError(
             f"only QAFFDE is a sum over partitions, got {type(model).__name__}; QAFFDESGD runs on "
             "several processes with qaffde.distributed.fit_shard"
         )
-    model._check_parameters()
-    return Partitions.of(X, sample_weight)
 
 
 def _shared(model: Any) -> Any:
     """The fitted model as workers need it: its density read, and without the sums behind that."""
     check_is_fitted(model)
-    model.density_  # noqa: B018 (read here once, not in every worker)
-    light = copy(model)
-    if isinstance(model, UpdatableEstimator):
-        light.rho_ = model.rho_.new_empty(0, 0)
+    light = model
+    if isinstance(model, QAFFDE):
+        light = copy(model)
+        nothing = replace(model.sums_, rho=model.sums_.rho.new_empty(0, 0))
+        light.restore(model.plan_, nothing, model.density_)
     return import_dask().delayed(light, traverse=False)
 
 

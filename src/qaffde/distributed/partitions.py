@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from qaffde.distributed.gathered import Gathered
-from qaffde.estimators.compute import Compute
-from qaffde.estimators.frame import Frame
-from qaffde.estimators.sources import TOO_FEW, Source
-from qaffde.estimators.sums import Part, Sums
-from qaffde.estimators.survey import Check, Look, Survey
+from qaffde.selection.sources import MANY_ROWS, TOO_FEW, Check, Part, Source, Value, accept
+from qaffde.selection.summary import SAMPLE_ROWS, Summary
 from qaffde.streams.blocks import Block, checked
 
 FAN_IN = 8
@@ -129,82 +126,87 @@ def _weights(X: Any, weight: Any, n_parts: int) -> list[Any]:
 
 
 class DaskSource(Source):
-    """Rows in the partitions of a collection, wherever Dask computes them.
+    """Rows in the partitions of a Dask collection, wherever Dask computes them.
 
     Parameters
     ----------
-    partitions : Partitions
+    X : dask array of shape (n, d), or dask data frame
+        Numbers of rows may be unknown, partitions may be empty.
+    sample_weight : dask array or series of shape (n,), optional
+        In the partitions of X, where its numbers of rows are unknown.
     client : distributed.Client, optional
         The scheduler; Dask's current one by default.
-    minimum : int
+    minimum : int, default=2
         Rows that there must be.
-    n_surveyed : int, optional
-        Partitions that a survey looks at, drawn by its seed; all by default.
+    sample_partitions : int, optional
+        Partitions that a summary looks at, drawn by its seed; all by default.
     """
 
     def __init__(
-        self, partitions: Partitions, client: Any, minimum: int, n_surveyed: int | None = None
+        self,
+        X: Any,
+        sample_weight: Any = None,
+        *,
+        client: Any = None,
+        minimum: int = 2,
+        sample_partitions: int | None = None,
     ) -> None:
-        self.partitions, self.client, self.minimum = partitions, client, minimum
-        self.n_surveyed = n_surveyed
-        self.endless = n_surveyed is not None and n_surveyed < len(partitions.rows)
-
-    def survey(self, check: Check, seed: int, *, brief: bool = False) -> Survey:
-        """Sample, weights, ends and moments of all rows, or of what some partitions tell."""
-        some = [0] if brief else self._surveyed(seed)
-        look: Look | None = self._total(look_at, (check, seed), some)
-        n_parts = len(self.partitions.rows)
-        if len(some) < n_parts and (look is None or look.totals.n < self.minimum):
-            some = list(range(n_parts))
-            look = self._total(look_at, (check, seed), some)
-        if look is None or look.totals.n < self.minimum:
-            raise ValueError(TOO_FEW)
-        survey = look.survey(any_order=True)
-        return replace(survey, totals=survey.totals.scaled(n_parts / len(some)))
-
-    def _surveyed(self, seed: int) -> list[int]:
+        self.partitions = Partitions.of(X, sample_weight)
+        self.n_columns, self.names = self.partitions.n_columns, self.partitions.names
+        self.client, self.minimum = client, minimum
         n = len(self.partitions.rows)
-        if not self.endless:
+        self.n_summarized = n if sample_partitions is None else min(sample_partitions, n)
+        self.partly_seen = self.n_summarized < n
+
+    def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
+        """Summary of all rows, or an estimate of it from some partitions."""
+        return self._summary(seed, check, SAMPLE_ROWS, brief=brief)
+
+    def _summary(self, seed: int, check: Check, max_rows: int, *, brief: bool = False) -> Summary:
+        n_parts = len(self.partitions.rows)
+        some = [0] if brief else self._drawn(seed)
+        task = partial(summarize_part, check=check, seed=seed, max_rows=max_rows)
+        found: Summary | None = self._total(task, some)
+        if len(some) < n_parts and (found is None or found.moments.n < self.minimum):
+            some = list(range(n_parts))
+            found = self._total(task, some)
+        if found is None or found.moments.n < self.minimum:
+            raise ValueError(TOO_FEW)
+        summary = found.sorted_by_keys()
+        return replace(summary, moments=summary.moments.scaled(n_parts / len(some)))
+
+    def _drawn(self, seed: int) -> list[int]:
+        n = len(self.partitions.rows)
+        if not self.partly_seen:
             return list(range(n))
-        drawn = np.random.default_rng(seed).choice(n, self.n_surveyed, replace=False)
+        drawn = np.random.default_rng(seed).choice(n, self.n_summarized, replace=False)
         return sorted(drawn.tolist())
 
-    def sums(self, frame: Frame, compute: Compute) -> Sums:
-        """Add up the density matrices of all partitions."""
-        sums: Sums | None = self._total(sum_up, (frame, compute))
-        if sums is None:
+    def total(self, task: Callable[[Part], Value]) -> Value:
+        """Sum of a task over all partitions, by a tree."""
+        found: Value | None = self._total(task, range(len(self.partitions.rows)))
+        if found is None:
             raise ValueError("no row has a positive weight")
-        return sums
+        return found
 
-    def gather(self, frame: Frame, compute: Compute) -> Gathered:
-        """Add up density matrices, ends and moments of all partitions, in one pass."""
-        gathered: Gathered | None = self._total(gather, (frame, compute))
-        if gathered is None or gathered.totals.n < self.minimum:
-            raise ValueError(TOO_FEW)
-        return gathered
+    def rows(self, seed: int) -> tuple[Tensor, Tensor]:
+        """A sample of a million rows."""
+        sample = self._summary(seed, accept, MANY_ROWS)
+        return sample.rows, sample.weight
 
-    def _total(
-        self, task: Callable[..., Any], shared: tuple[Any, ...], some: Sequence[int] | None = None
-    ) -> Any:
-        """What a task finds in all partitions, or some, added up; None where they have no rows."""
+    def _total(self, task: Callable[[Part], Value], some: Sequence[int]) -> Value | None:
+        """Sum of a task over some partitions; None where they have no rows."""
         delayed = import_dask().delayed
-        given = delayed(shared, traverse=False)
-        numbers = range(len(self.partitions.rows)) if some is None else some
+        given = delayed(task, traverse=False)
+        parts, weights = self.partitions.rows, self.partitions.weights
         found = [
-            delayed(on_part)(
-                task,
-                self.partitions.rows[number],
-                self.partitions.weights[number],
-                number,
-                self.partitions.names,
-                given,
-            )
-            for number in numbers
+            delayed(on_part)(given, parts[number], weights[number], number, self.names)
+            for number in some
         ]
         root = tree(found, delayed(total))
-        if self.client is not None:
-            return self.client.compute(root).result()
-        return root.compute()
+        computed = root.compute() if self.client is None else self.client.compute(root).result()
+        result: Value | None = computed
+        return result
 
 
 def tree(parts: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
@@ -231,36 +233,25 @@ def total(found: Iterable[Any]) -> Any:
 
 
 def on_part(
-    task: Callable[..., Any],
+    task: Callable[[Part], Any],
     rows: Any,
     weight: Any,
     number: int,
     names: list[str] | None,
-    given: tuple[Any, ...],
 ) -> Any:
-    """What a task finds in one partition, None if that has no rows; its errors name it."""
+    """Result of a task on one partition, None if that has no rows; its errors name it."""
     block = as_block(rows, weight, number, names)
     if not len(block.weight):
         return None
     part = torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
-    return with_number(number, task, part, *given)
+    return with_number(number, task, part)
 
 
-def look_at(part: Part, check: Check, seed: int) -> Look:
-    """Look at one partition."""
+def summarize_part(part: Part, check: Check, seed: int, max_rows: int) -> Summary:
+    """Summary of one partition."""
     rows, weight, number = part
     check(rows, number)
-    return Look.at(rows, weight, seed)
-
-
-def sum_up(part: Part, frame: Frame, compute: Compute) -> Sums:
-    """Density matrix of one partition."""
-    return Sums.over(frame, [part], compute)
-
-
-def gather(part: Part, frame: Frame, compute: Compute) -> Gathered:
-    """Density matrix, ends and moments of one partition."""
-    return Gathered.over(frame, part, compute)
+    return Summary.of(rows, weight, seed, max_rows)
 
 
 def with_number(number: int, function: Callable[..., Any], *args: Any) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
-from qaffde.estimators.sources import all_or_nothing
+from qaffde.selection.sources import MemorySource, as_source
 from qaffde.training.peers import ALONE, Peers
 
 Value = TypeVar("Value")
@@ -161,17 +161,14 @@ def fit_shard(model: Model, X: ArrayLike, sample_weight: ArrayLike | None = None
     peers = current_peers()
     if peers.size == 1:
         return model.fit(X, sample_weight=sample_weight)
-    return _fit_together(model, X, sample_weight, peers)
+    if model.training is not None and model.training.checkpoint is not None:
+        raise ValueError("several processes keep no checkpoint; leave it out of training")
 
+    def shard() -> MemorySource:
+        source = as_source(X, sample_weight, minimum=2)
+        assert isinstance(source, MemorySource)
+        return source
 
-@all_or_nothing
-def _fit_together(
-    model: Model, X: ArrayLike, sample_weight: ArrayLike | None, peers: Peers
-) -> Model:
-    def checked() -> tuple[Tensor, Tensor]:
-        model._check_parameters()
-        if model.checkpoint is not None:
-            raise ValueError("several processes keep no checkpoint; set checkpoint=None")
-        return model._validated(X, sample_weight)
-
-    return model._fit(*peers.together(checked), peers)
+    source = peers.together(shard)
+    source.peers = peers
+    return model.fit(source)

@@ -1,7 +1,9 @@
-"""What every density estimator here shares: validation, batching and the scikit-learn face."""
+"""Base class of the density estimators: validation, scoring and files."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Self, cast
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -10,14 +12,39 @@ from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from qaffde.estimators.compute import DOUBLE, Compute
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density
-from qaffde.nn.frozen import FEW_ROWS, frozen_form
+from qaffde.nn.scoring import FEW_ROWS, compiled_score
+from qaffde.selection.sources import ChunkSource, MemorySource, Source
+from qaffde.streams import as_chunks
+from qaffde.streams.names import framed
+from qaffde.training.compute import DOUBLE, ComputeConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
 """Numbers that a density of unknown build is taken to compute for a row."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def all_or_nothing(method: Method) -> Method:
+    """Method that leaves its object as it was if it fails."""
+
+    @wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = vars(self).copy()
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded  # type: ignore[return-value]
+
+
+def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool) -> None:
+    """Let the columns be those of the fit from now on or, unless `reset`, check that they are."""
+    validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
 class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
@@ -66,23 +93,22 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
         compute = self._compute()
-        frozen = frozen_form(self.density_, compute.dtype, compute.device)
-        if frozen is not None and len(rows) <= FEW_ROWS:
-            return frozen.of_few(rows)
-        if frozen is None:
+        compiled = compiled_score(self.density_, compute.torch_dtype, compute.device)
+        if compiled is not None and len(rows) <= FEW_ROWS:
+            return compiled.of_few(rows)
+        if compiled is None:
             compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
         else:
-            score, width = frozen, frozen.width
+            score, width = compiled, compiled.width
         size = compute.rows(width)
-        whole = score if frozen is None or not compute.compile else frozen.compiled
         with torch.no_grad():
             blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
-            log_p = torch.cat([whole(x) if len(x) == size else score(x) for x in blocks])
+            log_p = torch.cat([score(x) for x in blocks])
         return log_p.double().cpu().numpy()
 
-    def _compute(self) -> Compute:
+    def _compute(self) -> ComputeConfig:
         """Precision, device and rows at a time."""
-        return DOUBLE
+        return getattr(self, "compute", None) or DOUBLE
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Mean log-likelihood of the rows.
@@ -124,3 +150,20 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         if (weight == 0).any():
             rows, weight = rows[weight > 0], weight[weight > 0]
         return torch.tensor(rows), torch.tensor(weight)
+
+    def _source(
+        self,
+        X: Any,
+        sample_weight: ArrayLike | None,
+        *,
+        minimum: int = 2,
+        reset: bool = True,
+    ) -> Source:
+        """Rows in memory, checked, or a source of them, which is checked as it is read."""
+        chunks = None if isinstance(X, Source) else as_chunks(X, sample_weight)
+        if chunks is not None:
+            X = ChunkSource(chunks, minimum)
+        if not isinstance(X, Source):
+            return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
+        declare_columns(self, X.n_columns, X.names, reset=reset)
+        return X

@@ -1,27 +1,25 @@
 """The calculus of a fitted density: marginals, conditionals, probabilities, draws, moments."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from qaffde import functional as QF
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
-from qaffde.estimators.parameters import check_choice, check_count
-from qaffde.estimators.random import generator_from
-from qaffde.estimators.regions import RegionMixin, Seed
-from qaffde.nn import BornMixture, Density, expand
-
-_EXPANDED: "WeakKeyDictionary[Density, BornMixture]" = WeakKeyDictionary()
-"""Fitted densities written as sums of terms; kept as long as the density itself."""
+from qaffde.estimators.regions import N_POINTS, check_mass, one_column_cells, weighted_quantile
+from qaffde.nn import BornMixture, expand, find_born
+from qaffde.parameters import check_choice, check_count
+from qaffde.random import Seed, generator_from
 
 
-class BornEstimator(RegionMixin, DensityEstimator):
+class BornEstimator(DensityEstimator):
     """Density estimator with the exact calculus of sums of trigonometric terms.
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
@@ -201,11 +199,78 @@ class BornEstimator(RegionMixin, DensityEstimator):
         """Covariance of the density, of shape (d, d), in closed form."""
         return self._mixture().covariance().numpy()
 
+    def hdr_level(
+        self, mass: ArrayLike, n_samples: int = N_POINTS, random_state: Seed = None
+    ) -> Any:
+        r"""Log-density at the edge of the smallest region of a given mass.
+
+        The quantile of the log-density over draws from the density itself. The mass of the
+        region found is off by about :math:`\sqrt{\alpha(1-\alpha)/n}`: 0.005 at one half, 0.001
+        at 0.99, with the default n. A density of one column is summed over n equal cells instead,
+        and nothing is drawn.
+
+        Parameters
+        ----------
+        mass : float or array-like
+            α in (0, 1), one or several.
+        n_samples : int, default=10000
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        float, or ndarray of the shape of `mass`
+        """
+        levels = check_mass(mass)
+        check_count("n_samples", n_samples)
+        if self.n_features_in_ > 1:
+            log_p = self._log_density(self.sample(n_samples, random_state))
+            return weighted_quantile(log_p, np.ones_like(log_p), 1 - levels)
+        log_p = self._log_density(one_column_cells(self.ppf, n_samples))
+        return weighted_quantile(log_p, np.exp(log_p), 1 - levels)
+
+    def in_hdr(
+        self,
+        X: ArrayLike,
+        mass: float,
+        n_samples: int = N_POINTS,
+        random_state: Seed = None,
+    ) -> NDArray[np.bool_]:
+        """Whether each row lies in the smallest region of a given mass; see :meth:`hdr_level`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        mass : float
+        n_samples : int, default=10000
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        ndarray of bool, of shape (n,)
+        """
+        if np.ndim(mass):
+            raise ValueError(f"mass must be one number here, got {mass!r}")
+        return self.score_samples(X) >= self.hdr_level(mass, n_samples, random_state)
+
+    def purity(self) -> float:
+        """Purity tr σ² of the density matrix: one for a pure state, 1/r for r equal ones."""
+        return float(QF.purity(self._spectrum()))
+
+    def von_neumann_entropy(self) -> float:
+        """Von Neumann entropy −tr σ log σ of the density matrix, in nats."""
+        return float(QF.von_neumann_entropy(self._spectrum()))
+
+    def effective_rank(self) -> float:
+        """Exponential of the von Neumann entropy: how many states the data fill."""
+        return math.exp(self.von_neumann_entropy())
+
+    def _spectrum(self) -> Tensor:
+        check_is_fitted(self)
+        return find_born(self.density_).spectrum()
+
     def _mixture(self) -> BornMixture:
         check_is_fitted(self)
-        if self.density_ not in _EXPANDED:
-            _EXPANDED[self.density_] = expand(self.density_)
-        return _EXPANDED[self.density_]
+        return expand(self.density_)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)

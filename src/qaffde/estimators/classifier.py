@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call
 
 from qaffde.estimators.classifier_base import ClassifierBase
 from qaffde.estimators.classifier_closed import ClassSums
-from qaffde.estimators.random import generator_from
+from qaffde.random import generator_from
 
 
 def _adds_rows(model: "QAFFDEClassifier") -> bool:
@@ -86,7 +86,7 @@ class QAFFDEClassifier(ClassifierBase):
         Shape of the encoder's inputs, which rows are the flat form of.
     augment : callable, optional
         ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
-        training only; see :mod:`qaffde.datasets`.
+        training only.
     background : float, default=1e-4
         Weight of the base measure in every class, so that no row is impossible.
     tolerance : float, default=1e-7

@@ -10,11 +10,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Generator, Tensor
 
-from qaffde.estimators.assembly import default_size
 from qaffde.estimators.base import Array
 from qaffde.estimators.bayes import BayesRule
 from qaffde.estimators.classifier_closed import ClassReader, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassBorn, ClassDensity
 from qaffde.estimators.classifier_fit import fit_encoder, fit_states
 from qaffde.estimators.classifier_frame import (
     ClassFrame,
@@ -26,11 +24,13 @@ from qaffde.estimators.classifier_frame import (
 )
 from qaffde.estimators.classifier_parameters import ClassifierParameters
 from qaffde.estimators.classifier_search import ClassSearch
-from qaffde.estimators.parameters import (
+from qaffde.estimators.persistence import FileMixin
+from qaffde.nn.class_density import ClassBorn, ClassDensity
+from qaffde.parameters import (
     check_bandwidth,
     check_mixture,
 )
-from qaffde.estimators.persistence import FileMixin
+from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.training import History
 
 MAX_AMPLITUDES = 1 << 22
@@ -192,7 +192,7 @@ class ClassifierBase(FileMixin, BayesRule, ClassifierParameters):
     def _size(self, X: Tensor, q: int, *, stream: bool) -> int:
         if self.n_features != "auto":
             return int(self.n_features)
-        return default_size(None if stream else 2 * len(X), q)
+        return DEFAULT_POLICY.n_features(None if stream else 2 * len(X), q)
 
     def _learn(
         self,

@@ -32,8 +32,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from qaffde import functional as QF
-from qaffde.estimators.classifier_density import normalized
 from qaffde.estimators.classifier_frame import ClassFrame
+from qaffde.nn.class_density import normalized
 from qaffde.training.closed_form import row_batches
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")

@@ -16,18 +16,18 @@ from qaffde.estimators.classifier_closed import (
     Reading,
     leading_eigenpairs,
 )
-from qaffde.estimators.classifier_density import ClassBorn, ClassDensity, ImageCoder
 from qaffde.estimators.classifier_frame import ClassFrame, LabelledRows, settle_features
-from qaffde.estimators.classifier_training import (
+from qaffde.nn import FourierFeatures, GaussianMeasure
+from qaffde.nn.class_density import ClassBorn, ClassDensity, ImageCoder
+from qaffde.parameters import check_bandwidth
+from qaffde.training import History, LoopConfig, print_progress, train
+from qaffde.training.class_likelihood import (
     LOSSES,
     Augment,
     ClassNetwork,
     ClassStates,
     orthonormal,
 )
-from qaffde.estimators.parameters import check_bandwidth
-from qaffde.nn import FourierFeatures, GaussianMeasure
-from qaffde.training import History, LoopConfig, print_progress, train
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 
 RANK = 20

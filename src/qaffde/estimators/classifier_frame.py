@@ -7,9 +7,9 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Generator, Tensor
 
-from qaffde.estimators.classifier_density import Projection
-from qaffde.estimators.data_measure import fit_mixture
 from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
+from qaffde.nn.class_density import Projection
+from qaffde.selection.base_measure import fit_mixture
 from qaffde.training import fit_adaptive_features
 
 MAX_COLUMNS = 16

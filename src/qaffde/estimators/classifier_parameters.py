@@ -10,14 +10,14 @@ from torch import nn
 
 from qaffde.estimators.classifier_closed import MEASUREMENTS
 from qaffde.estimators.classifier_fit import RANK, RIDGE, GradientSettings
-from qaffde.estimators.classifier_training import LOSSES
-from qaffde.estimators.parameters import (
+from qaffde.parameters import (
     check_choice,
     check_count,
     check_rank,
     check_share,
 )
 from qaffde.training import LoopConfig
+from qaffde.training.class_likelihood import LOSSES
 
 FEATURES = ("auto", "sobol", "orthogonal", "paired", "random", "adaptive")
 N_EVALUATIONS = 50

@@ -15,9 +15,9 @@ from qaffde.estimators.classifier_closed import (
     Reading,
     leading_eigenpairs,
 )
-from qaffde.estimators.classifier_density import Projection, log_defended
 from qaffde.estimators.classifier_frame import ClassFrame, LabelledRows, settle_features
 from qaffde.nn import BaseMeasure
+from qaffde.nn.class_density import Projection, log_defended
 
 ROWS, ROWS_PER_FEATURE = 4000, 5
 """At least so many rows are looked at, and more for more features."""

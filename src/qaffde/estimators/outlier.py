@@ -13,9 +13,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.random import generator_from
 from qaffde.estimators.regions import weighted_quantile
-from qaffde.estimators.updates import UpdatableEstimator
+from qaffde.random import generator_from
 
 FOLDS = 5
 TRIMMED = 0.1
@@ -207,6 +206,6 @@ def _without(
     """The density without some of its rows; `model` stays as it is."""
     if not weight[left_out].any():
         return model
-    if isinstance(model, UpdatableEstimator):
+    if isinstance(model, QAFFDE):
         return copy(model).forget(X[left_out], sample_weight=weight[left_out])
     return clone(model).fit(X[~left_out], sample_weight=weight[~left_out])

@@ -1,21 +1,26 @@
-"""QAFFDE: the paper's optimisation-free density estimator (Algorithms 1 and 2)."""
+"""QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
+from functools import partial
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
-from qaffde import functional as QF
-from qaffde.estimators.assembly import BASE_MEASURES, check_bounds_belong
-from qaffde.estimators.closed_form_fit import ClosedFormEstimator
-from qaffde.estimators.compute import Compute, check_compute
-from qaffde.estimators.parameters import check_choice, check_count, check_rank, check_share
-from qaffde.estimators.sources import all_or_nothing
-from qaffde.estimators.spectrum import SpectrumMixin
+from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.calculus import BornEstimator
+from qaffde.nn import Density, find_born
+from qaffde.parameters import check_inside, check_share
+from qaffde.random import generator_from
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select, sum_rows
+from qaffde.selection.plan import check_plan
+from qaffde.selection.solve import read
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import READINGS
+from qaffde.training.compute import ComputeConfig
+from qaffde.training.sums import Sums
 
 
-class QAFFDE(SpectrumMixin, ClosedFormEstimator):
+class QAFFDE(BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
     Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
@@ -32,51 +37,38 @@ class QAFFDE(SpectrumMixin, ClosedFormEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features. "auto" takes up to 1000 (256 for one column), fewer for few
-        rows, unless more may come: after a first `partial_fit`, or where no row has a say in the
-        frame (see `bounds`).
+        Number D of Fourier features. "auto" takes up to 1000 (256 for one column), fewer for small
+        n, unless fitting incrementally or with fixed bandwidth and bounds.
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
-        Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximises the
+        Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximizes the
         held-out likelihood.
     rank : int, float or "auto", default="auto"
-        Eigenpairs of ρ to keep: a number, a share of D in (0, 1], or as few as hold `min_trace`.
+        Eigenpairs of ρ to keep: a number, a share of D in (0, 1], or as few as hold
+        ``policy.min_trace`` of the trace.
     features : {"auto", "lattice", "sobol", "orthogonal", "paired", "random", "adaptive"}
         How frequencies are found. "auto" is a lattice in one and two dimensions, Sobol points up
         to six, orthogonal random ones beyond. "adaptive" trains them by the paper's Algorithm 1.
-    base_measure : {"auto", "box", "gaussian", "mixture", "kernel"}, default="auto"
-        "auto" chooses between the first and the third (whose size may be one) by held-out
-        likelihood, or the third alone beyond three columns. "kernel" is the paper's
-        normalisation by a constant, which is no density; see :class:`qaffde.nn.KernelMeasure`.
+    base_measure : {"auto", "box", "gaussian", "mixture", "kernel"} or int, default="auto"
+        "auto" chooses between "box" and "mixture" by held-out likelihood, and takes "mixture"
+        beyond three columns. A number asks for a mixture of so many Gaussians. "kernel" is the
+        paper's normalization by a constant, which is not a density; see
+        :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
-        Together with numbers for `bandwidth` they settle all that precedes ρ, and columns may
-        even be constant; only "adaptive" features still look at the rows.
+        Together with numbers for `bandwidth` they settle the plan without looking at the rows
+        (unless features are "adaptive"), and columns may even be constant.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.
-    n_base_components : int or "auto", default="auto"
-        Number of Gaussians of the mixture base.
-    min_trace : float, default=0.9999
-        Share of the trace of ρ to keep when `rank` is "auto".
-    background : float or "auto", default="auto"
-        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1).
-    tolerance : float, default=1e-6
-        Eigenvalues of G below this share of the largest count as zero.
+    plan : Plan, optional
+        Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
+        then, and the parameters above are not used.
     warm_start : bool, default=False
-        Whether another `fit` keeps the frame of the fit before (units, bandwidth, base measure,
-        features) and replaces the rows alone. What the parameters say of the frame is then
-        passed over; `rank`, `min_trace`, `background` and `tolerance` count.
-    batch_size : int or "auto", default="auto"
-        Rows whose features are computed at once. "auto" keeps them in the cache of a core and
-        within the memory that is left.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of features and of `score_samples`. Single precision is about twice as fast and
-        takes digits from small densities; ρ is summed, and G computed, in float64 anyway.
-    device : str, default="cpu"
-        Where rows are summed and scored; fitted tensors stay on the CPU.
-    compile : bool, default=False
-        Whether `score_samples` has whole blocks of rows compiled by :func:`torch.compile`: a
-        fifth faster in float32, after some seconds at the first call. It needs a C++ compiler.
+        Whether another `fit` keeps the plan of the fit before and replaces the rows alone.
+    policy : SelectionPolicy, optional
+        Constants of the search, and of how ρ is read.
+    compute : ComputeConfig, optional
+        Precision, device and block size.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -84,15 +76,13 @@ class QAFFDE(SpectrumMixin, ClosedFormEstimator):
     density_ : qaffde.nn.Density
         The fitted density, a torch module.
     bandwidth_ : ndarray of shape (d,)
-        Kernel bandwidth in the units of the data.
     base_measure_ : str
-        Name of the base measure.
     rank_, n_fourier_features_ : int
-    frame_ : Frame
-        What was settled before ρ: fits that share it can be merged.
-    rho_ : Tensor of shape (D, D)
-        Weighted sum of φφᵀ.
-    weight_sum_, effective_count_ : float
+    plan_ : Plan
+        What was settled before the rows were summed: fits that share it can be merged.
+        ``print(model.plan_)`` shows what was chosen, and from what.
+    sums_ : Sums
+        Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
@@ -109,25 +99,22 @@ class QAFFDE(SpectrumMixin, ClosedFormEstimator):
     array([-1.8])
     """
 
+    _density: Density | None
+
     def __init__(
         self,
         n_features: int | str = "auto",
         bandwidth: Any = "auto",
         rank: int | float | str = "auto",
         features: str = "auto",
-        base_measure: str = "auto",
+        base_measure: int | str = "auto",
         bounds: Any = None,
         *,
         measurement: str = "square_root",
-        n_base_components: int | str = "auto",
-        min_trace: float = 0.9999,
-        background: float | str = "auto",
-        tolerance: float = 1e-6,
+        plan: Plan | None = None,
         warm_start: bool = False,
-        batch_size: int | str = "auto",
-        dtype: str = "float64",
-        device: str = "cpu",
-        compile: bool = False,
+        policy: SelectionPolicy | None = None,
+        compute: ComputeConfig | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_features = n_features
@@ -137,21 +124,16 @@ class QAFFDE(SpectrumMixin, ClosedFormEstimator):
         self.base_measure = base_measure
         self.bounds = bounds
         self.measurement = measurement
-        self.n_base_components = n_base_components
-        self.min_trace = min_trace
-        self.background = background
-        self.tolerance = tolerance
+        self.plan = plan
         self.warm_start = warm_start
-        self.batch_size = batch_size
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
+        self.policy = policy
+        self.compute = compute
         self.random_state = random_state
 
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike | Chunks,
+        X: ArrayLike | Chunks | Source,
         y: None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -163,30 +145,175 @@ class QAFFDE(SpectrumMixin, ClosedFormEstimator):
             Large arrays, memory-mapped ones too, are read in blocks. Sources are the path of a
             Parquet file or of a folder of them, a ``pyarrow.dataset.Dataset``, an iterator of
             chunks, and whatever :func:`qaffde.streams.chunks` makes. The first pass over them
-            draws a sample that settles the frame, the second one sums up ρ. An iterator, which
-            can be read once, has its frame settled by its first 100 000 rows, as `partial_fit`
-            would.
+            summarizes them for the plan, the second one sums up ρ. An iterator, which can be read
+            once, has its plan selected on its first 100 000 rows, as `partial_fit` would.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        self._check_parameters()
+        spec = self._spec()
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        return self._fit(self._source(X, sample_weight, reset=not warm), warm=warm)
+        source = self._source(X, sample_weight, reset=not warm)
+        plan = self.plan_ if warm else self._plan(source, spec)
+        sums = sum_rows(plan, source, self._compute())
+        return self.restore(plan, sums, read(plan, sums))
 
-    def _check_parameters(self) -> None:
-        check_count("n_features", self.n_features, auto=True, minimum=2)
-        check_count("n_base_components", self.n_base_components, auto=True)
-        check_rank(self.rank)
-        check_choice("features", self.features, ("auto", *QF.FREQUENCIES, "adaptive"))
-        check_choice("base_measure", self.base_measure, BASE_MEASURES)
-        check_choice("measurement", self.measurement, READINGS)
-        check_share("min_trace", self.min_trace, whole=True)
-        check_share("background", self.background, auto=True)
-        check_share("tolerance", self.tolerance)
-        check_bounds_belong(self.bounds, self.base_measure)
-        check_compute(self.dtype, self.device, self.batch_size)
+    @all_or_nothing
+    def partial_fit(
+        self,
+        X: ArrayLike | Chunks | Source,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Add rows to the fit.
 
-    def _compute(self) -> Compute:
-        return Compute.of(self.dtype, self.device, self.batch_size, compile=self.compile)
+        The first call selects the plan (units, bandwidth, base measure, features) from its rows:
+        make them typical ones. Where "auto" is left to choose, it then takes what later rows
+        cannot fall out of: the mixture base, frequencies without a period, and as many features
+        as a large fit would have. Later calls, and calls after `fit`, keep the plan and add to
+        ρ; chunks give the same density as all their rows in one `fit` with that plan, in any
+        order. With numbers for `bandwidth` and `bounds` the plan depends on no row, and chunks
+        give the same as a plain `fit`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a source of chunks as in `fit`
+            At least two rows in the first call. Rows beyond the ends of the plan, where it has
+            any, are an error.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+        """
+        spec = self._spec()
+        first = not self.__sklearn_is_fitted__()
+        source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
+        plan = self._plan(source, spec, more=True) if first else self.plan_
+        sums = sum_rows(plan, source, self._compute())
+        return self.restore(plan, sums if first else self.sums_ + sums)
+
+    def merge(self, other: "QAFFDE") -> Self:
+        """Add the rows of another fit with the same plan, in place; `other` stays as it is.
+
+        Parameters
+        ----------
+        other : QAFFDE, fitted
+            With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, a copy of this one that was
+            updated, or any fit with the same numbers for `bandwidth`, `bounds` and
+            `random_state`.
+        """
+        check_is_fitted(self)
+        if not isinstance(other, QAFFDE):
+            raise TypeError(f"only a fit with a density matrix can be merged, got {other!r}")
+        check_is_fitted(other)
+        if not self.plan_.matches(other.plan_) or not _same_names(self, other):
+            raise ValueError(
+                "the two fits have different plans (units, bandwidth, base measure, features or "
+                "column names), so their sums do not add up. Fit the second one with the plan of "
+                "the first: QAFFDE(plan=first.plan_).fit(rows)"
+            )
+        return self.restore(self.plan_, self.sums_ + other.sums_)
+
+    def forget(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        decay: float | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Remove rows from the fit, or let all that it holds fade.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), optional
+            Rows that are in the fit.
+        decay : float in (0, 1), optional
+            Factor for the weight of every row so far. The density, a mean, stays the same, and so
+            does the effective count; rows that come later weigh more.
+        sample_weight : array-like of shape (n,), optional
+            The weights that the rows have now: those they were added with, times all decay since.
+        """
+        check_is_fitted(self)
+        if (X is None) == (decay is None):
+            raise ValueError("give either rows to forget or decay, a factor; not both, not none")
+        if X is not None:
+            source = self._source(X, sample_weight, minimum=1, reset=False)
+            gone = sum_rows(self.plan_, source, self._compute())
+            return self.restore(self.plan_, self.sums_ - gone)
+        check_share("decay", decay)
+        if sample_weight is not None:
+            raise ValueError("sample_weight belongs to rows; decay is one factor for all of them")
+        return self.restore(self.plan_, self.sums_ * float(decay))  # type: ignore[arg-type]
+
+    @property
+    def density_(self) -> Density:  # type: ignore[override]
+        """The density, a torch module; read from ρ when first asked for after an update."""
+        if self._density is None:
+            self._density = read(self.plan_, self.sums_)
+        return self._density
+
+    @property
+    def rank_(self) -> int:
+        """Number of eigenpairs that the density keeps."""
+        return find_born(self.density_).rank
+
+    @property
+    def bandwidth_(self) -> Any:
+        """Kernel bandwidth of shape (d,), in the units of the data."""
+        return (self.plan_.bandwidth * self.plan_.scale).numpy()
+
+    @property
+    def base_measure_(self) -> str:
+        """Name of the base measure."""
+        return self.plan_.base_measure
+
+    @property
+    def n_fourier_features_(self) -> int:
+        """Number of Fourier features."""
+        return self.plan_.features.n_features
+
+    def _spec(self) -> ModelSpec:
+        return ModelSpec(
+            n_features=self.n_features,
+            bandwidth=self.bandwidth,
+            rank=self.rank,
+            features=self.features,
+            base_measure=self.base_measure,
+            bounds=self.bounds,
+            measurement=self.measurement,
+        )
+
+    def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
+        """The given plan, or one that is selected; `more` rows may come."""
+        d, names = self.n_features_in_, self._names()
+        if self.plan is not None:
+            return check_plan(self.plan, "closed_form", d)
+        seed = generator_from(self.random_state).initial_seed()
+        check = partial(check_inside, spec.ends(d))
+        summary = source.summarize(seed, check, brief=spec.is_given)
+        if more or source.partly_seen:
+            spec = spec.opened(d)
+        compute = self._compute()
+        return select(summary, spec, policy=self.policy, compute=compute, seed=seed, names=names)
+
+    def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
+        """Take over the state of a fit, as updates and files do; nothing can fail from here on.
+
+        Parameters
+        ----------
+        plan : Plan
+        sums : Sums
+            Of all rows, on that plan.
+        density : Density, optional
+            Read from the sums, where that was done already.
+        """
+        self.plan_, self.sums_, self._density = plan, sums, density
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "sums_")
+
+
+def _same_names(first: QAFFDE, second: QAFFDE) -> bool:
+    names = [getattr(model, "feature_names_in_", None) for model in (first, second)]
+    return any(of is None for of in names) or np.array_equal(*names)  # type: ignore[arg-type]

@@ -1,61 +1,51 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
-import os
-from functools import partial, reduce
-from operator import add
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.assembly import (
-    in_data_units,
-)
-from qaffde.estimators.base import Array
-from qaffde.estimators.candidates import Candidate
-from qaffde.estimators.compute import Compute
+from qaffde.estimators.base import Array, all_or_nothing
+from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.encoder import (
     behind,
+    check_encoder,
     encode_rows,
     has_parameters,
     own_encoder,
 )
-from qaffde.estimators.likelihood_parameters import LikelihoodParameters
-from qaffde.estimators.parameters import (
-    check_bandwidth,
-    check_bounds,
-    check_count,
-    check_inside,
-    check_lattice,
-    check_mixture,
-)
-from qaffde.estimators.random import generator_from
 from qaffde.estimators.refusal import Refused
-from qaffde.estimators.regions import Seed
-from qaffde.estimators.rows import Clock, Rows
-from qaffde.estimators.scaling import standardize, units
-from qaffde.estimators.sources import ChunkSource, all_or_nothing, declare_columns
-from qaffde.estimators.spectrum import SpectrumMixin
-from qaffde.estimators.survey import Look, Survey
 from qaffde.nn import (
-    BaseMeasure,
+    BornDensity,
+    Density,
     Encoder,
+    StandardizedDensity,
     TransformedDensity,
     decode,
     expand,
 )
-from qaffde.streams import Chunks, as_chunks
-from qaffde.training import fit_shear
-from qaffde.training.peers import ALONE, Peers
+from qaffde.parameters import check_count, check_inside, check_positive
+from qaffde.random import Seed, generator_from
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
+from qaffde.selection.plan import check_plan
+from qaffde.selection.solve import maximize, maximized_state, relative_weight
+from qaffde.selection.sources import MemorySource
+from qaffde.selection.units import units
+from qaffde.streams import Chunks
+from qaffde.training import History, TrainingConfig, fit_shear
+from qaffde.training.compute import ComputeConfig
+from qaffde.training.joint import LearnedBorn, train_jointly
+from qaffde.training.run import Run
+from qaffde.training.sums import effective_count
 
-STREAM_ROWS = 1_000_000
-"""Rows of a stream that the likelihood is maximised on."""
+BATCH_SIZE = 1024
 
 
-class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
+class QAFFDESGD(BornEstimator):
     r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
 
     The density is that of :class:`QAFFDE`,
@@ -71,32 +61,26 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
     ----------
     n_features : int or "auto", default="auto"
         Number D of Fourier features; "auto" is up to 1000. Those that add nothing are dropped.
-    bandwidth : "auto", float or array of d floats, default="auto"
+    bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Bandwidth of the frequencies, in the units of the data: the finest detail that the
-        density can have. "auto" maximises the held-out likelihood.
+        density can have. "auto" maximizes the held-out likelihood.
     rank : int, float or "auto", default="auto"
         Of the density matrix: a number, or a share of the coordinates; "auto" is 16
         up to three columns and 64 beyond.
     features : {"auto", "lattice", "sobol", "orthogonal", "paired", "random", "adaptive"}
         How frequencies are found, as in :class:`QAFFDE`.
-    base_measure : {"auto", "box", "gaussian", "mixture"}, default="auto"
+    base_measure : {"auto", "box", "gaussian", "mixture", "kernel"} or int, default="auto"
         "auto" chooses by held-out likelihood between the box (of up to three columns; it is tight
         where the density stops at an edge and roomy where it fades out) and the mixture, whose
         size may be one. Where held-out rows cannot tell that features add anything to a mixture,
-        and no parameter asks for features or a rank, it is left bare: one constant feature. (One
-        Gaussian of one column is bent a little instead, by wide features that see its skewness.)
+        and no parameter asks for features or a rank, it is left alone: one constant feature.
+        "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
+        of a density. See :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
         Ends of the box, where they are known; None leaves an end to the data. Implies the box.
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
-        maximises the held-out likelihood.
-    solver : {"lbfgs", "adam", "fixed_point", "accelerated_fixed_point"}, default="lbfgs"
-        For the convex problem of frozen features. L-BFGS won the benchmark of them all.
-    initialisation : {"closed_form", "random"}, default="closed_form"
-        Of the density matrix: by Algorithm 2, or at random.
-    learn_features : bool, default=False
-        Whether W and b learn too, by Adam on the exact likelihood, from the convex solution. That
-        pays where a few hundred frequencies must find their way in many columns.
+        maximizes the held-out likelihood.
     encoder : "shear", torch.distributions.Transform or module that returns one, optional
         Invertible map in front. "shear" takes from columns what polynomials of the others explain
         of them, by least squares in closed form (:class:`qaffde.nn.PolynomialShear`): it
@@ -104,40 +88,20 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
         probabilities of what is behind a map have no closed form and are refused. (Inverses of
         torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
-    normalisation : {"exact", "kernel"}, default="exact"
-        "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
-        of a density. See :class:`qaffde.nn.KernelMeasure`.
-    max_iter : int, default=60
-        Iterations of the convex solver; for "adam", epochs.
-    max_steps, batch_size, learning_rate : default=2000, 1024, 3e-3
-        Of Adam, where features or encoder learn; the rate falls linearly to 1e-5.
-    clip_norm : float or None, default=10.0
-        Largest norm of its gradient.
-    validation_fraction, patience : default=0.1, 10
-        Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
-        them before it stops. What was best on them is kept.
+    plan : Plan, optional
+        Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
+        then, and the parameters above, but for `encoder`, are not used.
     time_limit : float or None, default=60.0
-        Seconds. After 70 % of them the search takes what it has found; learning stops at the end.
+        Seconds. After 70 % of them the search takes what it has found; training stops at the end.
         A result that the clock did not cut short depends on the seed alone.
-    n_base_components : int or "auto", default="auto"
-        Number of Gaussians of the mixture base.
-    background : float or "auto", default="auto"
-        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1).
-    tolerance : float, default=1e-7
-        Eigenvalues of G below this share of the largest count as zero.
-    checkpoint : path or None, default=None
-        Where the state is kept while fitting, in files that begin with this name. A fit that was
-        killed goes on from them when called again with the same data, parameters and seed.
     verbose : bool, default=False
         Print progress.
-    dtype : {"float64", "float32"}, default="float64"
-        Precision of `score_samples`. The likelihood is maximised in float32, which is all that it
-        needs, and G computed in float64, whatever this is.
-    device : str, default="cpu"
-        Where the likelihood is maximised and rows are scored; fitted tensors stay on the CPU.
-    compile : bool, default=False
-        Whether `score_samples` has whole blocks of rows compiled by :func:`torch.compile`: a
-        fifth faster in float32, after some seconds at the first call. It needs a C++ compiler.
+    training : TrainingConfig, optional
+        Solver, iterations, checkpoint; for an encoder that learns, Adam's settings.
+    policy : SelectionPolicy, optional
+        Constants of the search.
+    compute : ComputeConfig, optional
+        Precision of scoring, and device.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -149,8 +113,8 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
     ridge_ : float
     base_measure_ : str
     rank_, n_fourier_features_ : int
-    search_ : dict of {str: float}
-        Held-out log-likelihood of every candidate, in standardised units.
+    plan_ : Plan
+        What was chosen, and from what; ``print(model.plan_)`` shows it.
     history_ : list of qaffde.training.History
         Of the convex solver and, where something else learned, of Adam.
     n_features_in_ : int
@@ -189,31 +153,17 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         bandwidth: Any = "auto",
         rank: int | float | str = "auto",
         features: str = "auto",
-        base_measure: str = "auto",
+        base_measure: int | str = "auto",
         bounds: Any = None,
         *,
         ridge: float | str = "auto",
-        solver: str = "lbfgs",
-        initialisation: str = "closed_form",
-        learn_features: bool = False,
         encoder: Any = None,
-        normalisation: str = "exact",
-        max_iter: int = 60,
-        max_steps: int = 2000,
-        batch_size: int = 1024,
-        learning_rate: float = 3e-3,
-        clip_norm: float | None = 10.0,
-        validation_fraction: float = 0.1,
-        patience: int | None = 10,
+        plan: Plan | None = None,
         time_limit: float | None = 60.0,
-        n_base_components: int | str = "auto",
-        background: float | str = "auto",
-        tolerance: float = 1e-7,
-        checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
-        dtype: str = "float64",
-        device: str = "cpu",
-        compile: bool = False,
+        training: TrainingConfig | None = None,
+        policy: SelectionPolicy | None = None,
+        compute: ComputeConfig | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_features = n_features
@@ -223,33 +173,19 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         self.base_measure = base_measure
         self.bounds = bounds
         self.ridge = ridge
-        self.solver = solver
-        self.initialisation = initialisation
-        self.learn_features = learn_features
         self.encoder = encoder
-        self.normalisation = normalisation
-        self.max_iter = max_iter
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.clip_norm = clip_norm
-        self.validation_fraction = validation_fraction
-        self.patience = patience
+        self.plan = plan
         self.time_limit = time_limit
-        self.n_base_components = n_base_components
-        self.background = background
-        self.tolerance = tolerance
-        self.checkpoint = checkpoint
         self.verbose = verbose
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
+        self.training = training
+        self.policy = policy
+        self.compute = compute
         self.random_state = random_state
 
     @all_or_nothing
     def fit(
         self,
-        X: ArrayLike | Chunks,
+        X: ArrayLike | Chunks | Source,
         y: None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -267,86 +203,62 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        self._check_parameters()
-        return self._fit(*self._sampled(X, sample_weight), ALONE)
-
-    def _sampled(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Tensor, Tensor]:
-        """Rows and weights: all of an array, or a sample of chunks."""
-        chunks = None if isinstance(X, np.ndarray) else as_chunks(X, sample_weight)
-        if chunks is None:
-            return self._validated(X, sample_weight)
-        declare_columns(self, chunks.n_columns, chunks.names, reset=True)
-        seed = generator_from(self.random_state).initial_seed()
-        source = ChunkSource(chunks, minimum=2, most=STREAM_ROWS)
-        survey = source.survey(partial(check_inside, None), seed)
-        return survey.rows, survey.weight
-
-    def _fit(self, values: Tensor, weight: Tensor, peers: Peers) -> Self:
-        """Fit checked rows, those of this process and of its peers."""
-        clock = Clock(self.time_limit)
+        spec, config = self._spec(), self._config()
+        source = self._source(X, sample_weight)
+        peers = source.peers
+        run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
-        encoder = self._own_encoder(values, weight, seed, peers)
-        if encoder is not None and has_parameters(encoder):
-            peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
+        values, weight = source.rows(seed)
+        encoder = self._own_encoder(values, weight, seed, run)
         codes = values if encoder is None else encode_rows(encoder, values)
-        h, ends = peers.together(lambda: self._check_data(codes))
-        rows = self._in_working_units(codes, weight, seed, peers)
-        location, scale = rows.location, rows.scale
-
-        def choose() -> tuple[Candidate, BaseMeasure, dict[str, float]]:
-            search = self._search(rows.typical, seed, clock)
-            candidate = self._candidate(
-                rows.typical,
-                search,
-                None if h is None else h / scale,
-                None if ends is None else (ends - location) / scale,
-            )
-            return candidate, self._measure(candidate, search, rows.typical), search.values
-
-        candidate, measure, found = peers.first(choose)
-        learn = self._learn if self.learn_features or has_parameters(encoder) else self._maximise
-        born, history = learn(rows, measure, candidate, seed, clock, values, encoder)
-
-        density = in_data_units(self._defended(born, rows), location, scale)
-        self.density_ = density if encoder is None else behind(encoder, density)
-        self.bandwidth_ = (candidate.bandwidth * scale).numpy()
-        self.ridge_ = candidate.ridge / rows.count
-        self.base_measure_ = candidate.spec.name
-        self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
-        self.search_, self.history_ = found, history
-        if self.checkpoint is not None:
-            self._file("search").remove()
+        summary = MemorySource(codes, weight, peers=peers).summarize(
+            seed, partial(check_inside, spec.ends(codes.shape[1]))
+        )
+        plan = peers.first(lambda: self._plan(summary, spec, seed, run))
+        Z = plan.standardize(codes)
+        if has_parameters(encoder):
+            around = partial(_behind_trained, plan, encoder, effective_count(weight))
+            born, history = self._learn(plan, Z, values, around, weight, seed, run)
+        elif config.learn_features:
+            around = partial(plan.defended, count=effective_count(weight))
+            born, history = self._learn(plan, Z, Z, around, weight, seed, run)
+        else:
+            found = maximize(plan, Z, weight, config, self._compute(), seed, run)
+            born, history = found[0], [found[1]]
+        self.restore(plan, born, summary.moments.count, history, encoder)
+        if (file := run.file("search")) is not None:
+            file.remove()
         return self
 
-    def _seed(self) -> int:
-        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+    def restore(
+        self,
+        plan: Plan,
+        born: BornDensity,
+        count: float,
+        history: list[History],
+        encoder: Encoder | None = None,
+    ) -> None:
+        """Take over a plan and the Born density of its units."""
+        density = plan.complete(born, count)
+        self.density_ = density if encoder is None else behind(encoder, density)
+        self.plan_, self.history_ = plan, history
+        self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
 
-    def _own_encoder(
-        self, values: Tensor, weight: Tensor, seed: int, peers: Peers
-    ) -> Encoder | None:
-        """The encoder of this fit; one that is found by least squares is that of all peers."""
-        if not isinstance(self.encoder, str):
-            return own_encoder(self.encoder)
-        if peers.size == 1:
-            return fit_shear(values, weight, *standardize(self, values, weight, None))
-        survey = self._survey(values, weight, seed, peers)
-        return fit_shear(survey.rows, survey.weight, *units(self, survey.totals, None))
+    @property
+    def bandwidth_(self) -> Array:
+        """Bandwidth of the frequencies, of shape (d,), in the units of the data or code."""
+        bandwidth: Array = (self.plan_.bandwidth * self.plan_.scale).numpy()
+        return bandwidth
 
-    @staticmethod
-    def _survey(values: Tensor, weight: Tensor, seed: int, peers: Peers) -> Survey:
-        """A sample of the rows of all peers, the same in each."""
-        return reduce(add, peers.gather(lambda: Look.at(values, weight, seed))).survey()
+    @property
+    def base_measure_(self) -> str:
+        """Name of the base measure."""
+        return self.plan_.base_measure
 
-    def _in_working_units(self, codes: Tensor, weight: Tensor, seed: int, peers: Peers) -> Rows:
-        """Rows of this process and, where there are others, what stands for those of all."""
-        if peers.size == 1:
-            location, scale = standardize(self, codes, weight, None)
-            return Rows((codes - location) / scale, weight, location, scale)
-        survey = self._survey(codes, weight, seed, peers)
-        location, scale = units(self, survey.totals, None)
-        sample = Rows.of(survey, location, scale)
-        Z = (codes - location) / scale
-        return Rows(Z, weight, location, scale, sample.totals, peers, sample)
+    @property
+    def ridge_(self) -> float:
+        """Share of the largest eigenvalue of G that was added to all."""
+        return self.plan_.ridge
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
         """Exact independent draws.
@@ -367,12 +279,87 @@ class QAFFDESGD(SpectrumMixin, LikelihoodParameters):
         codes = expand(self.density_.density).sample(n_samples, generator_from(random_state))
         return decode(self.density_.encoder, codes).numpy()
 
-    def _compute(self) -> Compute:
-        return Compute.of(self.dtype, self.device, compile=self.compile)
+    def _spec(self) -> ModelSpec:
+        return ModelSpec(
+            method="likelihood",
+            n_features=self.n_features,
+            bandwidth=self.bandwidth,
+            rank=self.rank,
+            features=self.features,
+            base_measure=self.base_measure,
+            bounds=self.bounds,
+            ridge=self.ridge,
+        )
 
-    def _check_data(self, codes: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Bandwidths and ends of the box, as far as they are given."""
-        check_lattice(self.features, codes.shape[1])
-        check_mixture(self.n_base_components, len(codes))
-        numbers = check_bandwidth(self.bandwidth, codes.shape[1], ("auto",))
-        return numbers, check_bounds(self.bounds, codes)
+    def _config(self) -> TrainingConfig:
+        """Training settings, checked with all that goes with them."""
+        check_encoder(self.encoder)
+        check_positive("time_limit", self.time_limit, optional=True)
+        config = TrainingConfig() if self.training is None else self.training
+        if config.checkpoint is not None and self.random_state is None:
+            raise ValueError(
+                "checkpoint needs a random_state: without one no two fits are the same, and one "
+                "that was killed could not be taken up again"
+            )
+        return config
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+
+    def _plan(self, summary: Summary, spec: ModelSpec, seed: int, run: Run) -> Plan:
+        """The given plan, or one that is selected."""
+        if self.plan is not None:
+            return check_plan(self.plan, "likelihood", summary.rows.shape[1])
+        names, compute = self._names(), self._compute()
+        return select(
+            summary, spec, policy=self.policy, compute=compute, seed=seed, names=names, run=run
+        )
+
+    def _own_encoder(self, values: Tensor, weight: Tensor, seed: int, run: Run) -> Encoder | None:
+        """The encoder of this fit; all processes have the same one."""
+        if isinstance(self.encoder, str):
+            summary = MemorySource(values, weight, peers=run.peers).summarize(seed)
+            return fit_shear(summary.rows, summary.weight, *units(summary.moments, self._names()))
+        encoder = own_encoder(self.encoder)
+        if encoder is not None and has_parameters(encoder):
+            run.peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
+        return encoder
+
+    def _learn(
+        self,
+        plan: Plan,
+        Z: Tensor,
+        inputs: Tensor,
+        around: Callable[[Density], Density],
+        weight: Tensor,
+        seed: int,
+        run: Run,
+    ) -> tuple[BornDensity, list[History]]:
+        """Features or encoder too, by Adam from the convex solution, with rows held out."""
+        config, generator = self._config(), torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(inputs), generator=generator)
+        n_valid = max(1, round(config.validation_fraction * len(inputs)))
+        valid, chosen = order[:n_valid], order[n_valid:]
+        space, state, convex = maximized_state(
+            plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
+        )
+        relative = relative_weight(weight, run)
+        born, history = train_jointly(
+            LearnedBorn(space, state, learn_features=config.learn_features),
+            space,
+            around,
+            (inputs[chosen], relative[chosen]),
+            (inputs[valid], relative[valid]),
+            config.loop(run.peers.share_of(BATCH_SIZE), run.left),
+            generator,
+            run,
+        )
+        return born, [convex, history]
+
+
+def _behind_trained(
+    plan: Plan, encoder: Encoder, count: float, born: Density
+) -> TransformedDensity:
+    """Density of rows in front of an encoder that learns."""
+    inner = plan.defended(born, count)
+    return TransformedDensity(StandardizedDensity(inner, plan.location, plan.scale), encoder)

@@ -6,8 +6,8 @@ import torch
 from scipy.linalg import lapack
 from torch import Tensor
 
-from qaffde.nn.coefficients import SquaredCoefficients
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.polynomial import SquaredCoefficients
+from qaffde.nn.calculus.terms import Term
 
 ROUGH = 2e-3
 """Share of its mean that a rough form may be short of, on average."""

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from qaffde.explore.forms import Form, single_forms
 from qaffde.nn import BornMixture
-from qaffde.nn.coefficients import WAVES
-from qaffde.nn.laws import Law
-from qaffde.nn.mixtures import constant_form
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.mixture import constant_form
+from qaffde.nn.calculus.polynomial import WAVES
+from qaffde.nn.calculus.terms import Term
 
 FAINT = {False: 1e-8, True: 3e-4}
 """Share of the highest prefactor below which a term is left out, of exact pictures and drafts."""

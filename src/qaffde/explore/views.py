@@ -16,7 +16,7 @@ from qaffde.explore import grids
 from qaffde.explore.requests import Ends, RequestError, State
 from qaffde.explore.slices import Slices
 from qaffde.nn import BornMixture
-from qaffde.nn.integrals import legendre
+from qaffde.nn.calculus.integrals import legendre
 
 Array = NDArray[np.float64]
 

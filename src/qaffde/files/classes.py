@@ -7,18 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_density import (
-    ClassBorn,
-    ClassDensity,
-    ImageCoder,
-    Projection,
-)
 from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.files.fields import Fields
 from qaffde.files.format import quoted
 from qaffde.files.modules import n_columns
 from qaffde.files.values import Recipe, attributes
 from qaffde.nn import FourierFeatures, GaussianMeasure, LeNet
+from qaffde.nn.class_density import (
+    ClassBorn,
+    ClassDensity,
+    ImageCoder,
+    Projection,
+)
 
 MAX_SIZE = 1 << 16
 """Most channels, pixels a side, filters or codes of a network in a file."""

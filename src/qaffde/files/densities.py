@@ -29,14 +29,13 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
 )
-from qaffde.nn.coefficients import SquaredCoefficients
-from qaffde.nn.forms import TrigonometricForm
-from qaffde.nn.laws import UniformLaw
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.base_laws import UniformLaw
+from qaffde.nn.calculus.polynomial import SquaredCoefficients, TrigonometricForm
+from qaffde.nn.calculus.terms import Term
 
 LOG_2PI = math.log(2 * math.pi)
 NO_FORM = (
-    "{} has no ONNX form; fit another estimator (RoundTrip and those with an encoder, but for "
+    "{} has no ONNX form; fit another estimator (those with an encoder, but for "
     "the shear, have none), or keep the model with save"
 )
 

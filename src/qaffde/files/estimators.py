@@ -13,12 +13,8 @@ from qaffde.baselines import (
     MADE,
     MAF,
     NSF,
-    FlowClassifier,
-    ImageFlowClassifier,
-    ImageRoundTrip,
     Planar,
     RealNVP,
-    RoundTrip,
     TrainedEstimator,
 )
 from qaffde.estimators import (
@@ -29,29 +25,20 @@ from qaffde.estimators import (
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
 )
-from qaffde.estimators.assembly import BASE_MEASURES
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_density import ClassDensity
 from qaffde.estimators.classifier_frame import ClassFrame
-from qaffde.estimators.frame import Frame
-from qaffde.estimators.sums import Sums
 from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.modules import n_columns
-from qaffde.files.networks import (
-    network_state,
-    painted_state,
-    pixel_state,
-    rebuild,
-    rebuild_classes,
-    rebuild_painted,
-    rebuild_pixels,
-)
+from qaffde.files.networks import network_state, rebuild
 from qaffde.files.values import Recipe
 from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.nn.class_density import ClassDensity
+from qaffde.selection import Plan
 from qaffde.training import History
+from qaffde.training.sums import Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 Restore = Callable[[Any, Fields, int], None]
@@ -131,36 +118,28 @@ def _density(f: Fields, d: int, kind: type = Density) -> Any:
     return density
 
 
+def _plan(f: Fields, d: int, method: str) -> Plan:
+    plan: Plan = f.item("plan", Plan)
+    f.require(plan.n_dims == d, "plan", f"is not of {d} columns")
+    f.require(plan.method == method, "plan", "is one of another method")
+    return plan
+
+
 def _take_sums(model: QAFFDE) -> dict[str, Any]:
-    return {
-        "frame": model.frame_,
-        "rho": model.rho_,
-        "weight_sum": model.weight_sum_,
-        "effective_count": model.effective_count_,
-        "density": model._density,
-    }
+    return {"plan": model.plan_, "sums": model.sums_, "density": model.density_}
 
 
 def _restore_sums(model: QAFFDE, f: Fields, d: int) -> None:
-    model._check_parameters()
-    frame = f.item("frame", Frame)
-    f.require(frame.features.n_dims == d, "frame", f"is not of {d} columns")
-    D = frame.features.n_features
-    sums = Sums(f.tensor("rho", D, D), f.number("weight_sum", 0), f.number("effective_count", 0))
-    unread = f.get("density") is None
-    model._learn(frame, sums, None if unread else _density(f, d))
+    plan, sums = _plan(f, d, "closed_form"), f.item("sums", Sums)
+    f.require(len(sums.rho) == plan.features.n_features, "sums", "have other sizes")
+    model.restore(plan, sums, _density(f, d))
 
 
 def _restore_likelihood(model: QAFFDESGD, f: Fields, d: int) -> None:
+    model.plan_ = _plan(f, d, "likelihood")
     model.density_ = _density(f, d)
-    model.bandwidth_ = f.array("bandwidth", d)
-    model.ridge_ = f.number("ridge")
-    model.base_measure_ = f.choice("base_measure", BASE_MEASURES)
     model.rank_ = f.count("rank")
     model.n_fourier_features_ = f.count("n_fourier_features")
-    model.search_ = f.item("search", dict)
-    numbers = all(isinstance(value, float) for value in model.search_.values())
-    f.require(numbers, "search", "holds no numbers")
     model.history_ = f.items("history", History)
 
 
@@ -206,58 +185,6 @@ def _take_network(model: TrainedEstimator) -> dict[str, Any]:
 def _restore_network(model: TrainedEstimator, f: Fields, d: int) -> None:
     model.density_ = rebuild(model, f, d)
     model.history_ = f.item("history", History)
-
-
-def _take_classes(model: FlowClassifier) -> dict[str, Any]:
-    return network_state(model.class_densities_[0]) | _labels(model)
-
-
-def _restore_classes(model: FlowClassifier, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model.class_densities_ = rebuild_classes(_flow(model, f), f, d, n_classes)
-
-
-def _labels(model: Any) -> dict[str, Any]:
-    return {
-        "classes": model.classes_,
-        "prior": model.class_prior_,
-        "history": model.history_,
-    }
-
-
-def _restore_labels(model: Any, f: Fields) -> int:
-    """Classes, their prior and the history; the number of classes."""
-    model.classes_ = f.item("classes", np.ndarray)
-    model.class_prior_ = f.array("prior", "K")
-    f.require(model.classes_.shape == model.class_prior_.shape, "classes", "have other sizes")
-    model.history_ = f.item("history", History)
-    return f.sizes["K"]
-
-
-def _flow(model: FlowClassifier | ImageFlowClassifier, f: Fields) -> TrainedEstimator:
-    flow = MAF() if model.flow is None else model.flow
-    if not isinstance(flow, TrainedEstimator):
-        f.complain("parameters", "hold no flow")
-    return flow
-
-
-def _take_pixels(model: ImageFlowClassifier) -> dict[str, Any]:
-    return pixel_state(model.density_) | _labels(model)
-
-
-def _restore_pixels(model: ImageFlowClassifier, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model._check_parameters()
-    model.density_ = rebuild_pixels(model, _flow(model, f), f, d, n_classes)
-
-
-def _take_painted(model: ImageRoundTrip) -> dict[str, Any]:
-    return painted_state(model.density_) | _labels(model)
-
-
-def _restore_painted(model: ImageRoundTrip, f: Fields, d: int) -> None:
-    n_classes = _restore_labels(model, f)
-    model.density_ = rebuild_painted(model, f, d, n_classes)
 
 
 def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
@@ -309,21 +236,12 @@ def _make_derived(f: Fields) -> DerivedDensity:
     return DerivedDensity(density, names)
 
 
-NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar, RoundTrip)
+NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar)
 RECIPES: Mapping[str, Recipe] = {
     "QAFFDE": estimator(QAFFDE, _take_sums, _restore_sums),
     "QAFFDESGD": estimator(
         QAFFDESGD,
-        _learned(
-            "density",
-            "bandwidth",
-            "ridge",
-            "base_measure",
-            "rank",
-            "n_fourier_features",
-            "search",
-            "history",
-        ),
+        _learned("density", "plan", "rank", "n_fourier_features", "history"),
         _restore_likelihood,
     ),
     "QAFFDEClassifier": estimator(QAFFDEClassifier, _take_classifier, _restore_classifier),
@@ -336,9 +254,6 @@ RECIPES: Mapping[str, Recipe] = {
     "DerivedDensity": Recipe(DerivedDensity, _take_derived, _make_derived),
     "KDE": estimator(KDE, _learned("density"), _restore_kernels),
     "GMM": estimator(GMM, _learned("density", "n_components"), _restore_mixture),
-    "FlowClassifier": estimator(FlowClassifier, _take_classes, _restore_classes),
-    "ImageFlowClassifier": estimator(ImageFlowClassifier, _take_pixels, _restore_pixels),
-    "ImageRoundTrip": estimator(ImageRoundTrip, _take_painted, _restore_painted),
     **{kind.__name__: estimator(kind, _take_network, _restore_network) for kind in NETWORKS},
 }
 """Estimators that a file may hold."""

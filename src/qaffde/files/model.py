@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from qaffde._version import __version__
-from qaffde.files import classes, estimators, modules, objects, terms
+from qaffde.files import classes, estimators, modules, objects, plans, terms
 from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
 from qaffde.files.values import Reader, Recipe, Writer
 from qaffde.training.checkpoint import write_atomically
@@ -18,6 +18,7 @@ RECIPES: Mapping[str, Recipe] = {
     **objects.RECIPES,
     **terms.RECIPES,
     **modules.RECIPES,
+    **plans.RECIPES,
     **classes.RECIPES,
     **estimators.RECIPES,
 }

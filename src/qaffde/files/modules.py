@@ -1,7 +1,6 @@
 """Recipes of what fitted densities are made of: features, measures, densities, frames."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import torch
@@ -9,8 +8,6 @@ from torch import Tensor, nn
 from torch.distributions import Transform
 
 from qaffde.baselines.classical import KernelSum, MixtureDensity
-from qaffde.estimators.assembly import BASE_MEASURES
-from qaffde.estimators.frame import Frame
 from qaffde.files.fields import Fields
 from qaffde.files.terms import MAX_FEATURES
 from qaffde.files.values import Recipe, attributes
@@ -28,7 +25,6 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
 )
-from qaffde.training.closed_form import READINGS
 
 COLUMNS: dict[type, Callable[[Any], int]] = {
     BoxMeasure: lambda measure: len(measure.lower),
@@ -125,22 +121,6 @@ def _rows(density: KernelSum) -> dict[str, Tensor]:
     return {"rows": density.Z, "weight": density.weight}
 
 
-def _frame(f: Fields) -> Frame:
-    features, measure = f.item("features", FourierFeatures), f.item("measure", BaseMeasure)
-    d = features.n_dims
-    f.require(n_columns(measure) == d, "measure", "has other columns")
-    return Frame(
-        f.tensor("location", d),
-        f.positive("scale", d),
-        f.positive("bandwidth", d),
-        f.choice("base_measure", BASE_MEASURES),
-        measure,
-        features,
-        f.choice("measurement", READINGS),
-        f.tensor("reach", 2, d, finite=False),
-    )
-
-
 RECIPES: Mapping[str, Recipe] = {
     "FourierLayer": Recipe(FourierFeatures, attributes("W", "b", "a"), _features),
     "BoxMeasure": Recipe(BoxMeasure, attributes("lower", "upper"), _box),
@@ -160,6 +140,5 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "MixtureDensity": Recipe(MixtureDensity, attributes("measure"), _mixture),
     "KernelSum": Recipe(KernelSum, _rows, _kernels),
-    "Frame": Recipe(Frame, attributes(*(field.name for field in dataclass_fields(Frame))), _frame),
 }
 """Modules that a file may hold."""

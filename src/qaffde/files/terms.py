@@ -8,10 +8,14 @@ from torch import Tensor, nn
 from qaffde.files.fields import Fields
 from qaffde.files.values import Recipe, attributes, without_fields
 from qaffde.nn import BornMixture
-from qaffde.nn.coefficients import Coefficients, IntegratedCoefficients, SquaredCoefficients
-from qaffde.nn.forms import TrigonometricForm
-from qaffde.nn.laws import Law, NormalLaw, UniformLaw
-from qaffde.nn.terms import Term
+from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.calculus.polynomial import (
+    Coefficients,
+    IntegratedCoefficients,
+    SquaredCoefficients,
+    TrigonometricForm,
+)
+from qaffde.nn.calculus.terms import Term
 
 MAX_FEATURES = 1 << 15
 """Scoring makes a square matrix of this size."""

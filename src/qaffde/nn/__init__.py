@@ -1,17 +1,18 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
-from qaffde.nn.born import (
+from qaffde.nn.base import Density
+from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.density import (
     BornDensity,
     DefensiveDensity,
-    Density,
     StandardizedDensity,
+    expand,
     find_born,
 )
 from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.lenet import LeNet
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
-from qaffde.nn.mixtures import BornMixture, expand
 from qaffde.nn.shear import PolynomialShear
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 

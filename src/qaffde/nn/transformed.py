@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.nn.born import Density
-from qaffde.nn.mixtures import BornMixture, expand
+from qaffde.nn.base import Density
+from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.density import expansion
 
 Encoder = Transform | nn.Module | Callable[[], Transform]
 
@@ -69,7 +70,7 @@ def decode(encoder: Encoder, z: Tensor) -> Tensor:
     return x
 
 
-@expand.register
+@expansion.register
 def _(density: TransformedDensity) -> BornMixture:
     raise ValueError(
         "behind an encoder nothing can be integrated or conditioned in closed form; fit without "

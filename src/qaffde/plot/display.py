@@ -6,7 +6,7 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 
 from qaffde.estimators.columns import Column
-from qaffde.estimators.parameters import check_choice
+from qaffde.parameters import check_choice
 from qaffde.plot.curves import curve_panel, slices_panel
 from qaffde.plot.diagnostics import (
     frequencies_panel,

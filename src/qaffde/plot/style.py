@@ -1,9 +1,6 @@
-"""How pictures look: the colours and the style of the experiments' figures."""
+"""How pictures look: colours and matplotlib settings."""
 
 from typing import Any
-
-from qaffde.experiments.figures import COLOURS, STYLE
-from qaffde.experiments.methods import METHODS
 
 __all__ = [
     "COLOURS",
@@ -18,8 +15,16 @@ __all__ = [
     "ramp",
 ]
 
-DENSITY = METHODS["qaffde"].colour
-SECOND = METHODS["qaffde_sgd"].colour
+STYLE: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "svg.hashsalt": "qaffde",
+}
+COLOURS = "viridis"
+DENSITY = "#D55E00"
+SECOND = "#0072B2"
 DATA = "0.25"
 CAPTION = {"fontsize": 8.5, "color": "0.35"}
 

@@ -2,7 +2,8 @@
 
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import Checkpoint, CheckpointError
-from qaffde.training.config import AdaptiveConfig, LoopConfig
+from qaffde.training.compute import ComputeConfig
+from qaffde.training.config import AdaptiveConfig, LoopConfig, TrainingConfig
 from qaffde.training.history import History
 from qaffde.training.loop import TrainingDiverged, adam, train
 from qaffde.training.losses import negative_log_likelihood, plain_loss, squared_loss
@@ -14,8 +15,10 @@ __all__ = [
     "AdaptiveConfig",
     "Checkpoint",
     "CheckpointError",
+    "ComputeConfig",
     "History",
     "LoopConfig",
+    "TrainingConfig",
     "TrainingDiverged",
     "adam",
     "fit_adaptive_features",

@@ -1,23 +1,29 @@
-r"""Frequencies, phases and density matrix learned together, by the exact likelihood.
+r"""Density matrix, features and encoder learned together, by the exact likelihood.
 
 G is a closed form of W and b, so its gradient is too: D²·d work for a step, whatever the batch.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from qaffde.nn import BornDensity, Density, DensityMatrix, FourierFeatures, KernelMeasure
+from qaffde.training.config import LoopConfig
+from qaffde.training.history import History
 from qaffde.training.likelihood import Whitening
+from qaffde.training.loop import Rows, train
+from qaffde.training.losses import negative_log_likelihood
+from qaffde.training.run import Run
 
 
 class LearnedBorn(Density):
     r"""Born density that learns in the coordinates where it started.
 
     With the factor :math:`L = A\, T^\top`, T the whitening of the first features, one learning
-    rate serves all directions. While it trains, the ridge is part of its normaliser:
+    rate serves all directions. While it trains, the ridge is part of its normalizer:
 
     .. math:: \log p(x) = \log m(x) + \log \lVert L \phi(x) \rVert^2
               - \log\bigl(\operatorname{tr}(L G L^\top) + \mu \lVert L \rVert^2\bigr)
@@ -29,14 +35,14 @@ class LearnedBorn(Density):
     space : Whitening
     state : DensityMatrix
         The start.
-    learn_features : bool, default=True
+    learn_features : bool, default=False
         Whether W and b learn.
     """
 
     transform: Tensor
 
     def __init__(
-        self, space: Whitening, state: DensityMatrix, *, learn_features: bool = True
+        self, space: Whitening, state: DensityMatrix, *, learn_features: bool = False
     ) -> None:
         super().__init__()
         start = space.features
@@ -58,19 +64,60 @@ class LearnedBorn(Density):
         return log_born + self.measure.log_density(x) - self._log_mass(L)
 
     def _log_mass(self, L: Tensor) -> Tensor:
-        if isinstance(self.measure, KernelMeasure):
-            return self.state.log_trace() + self.measure.log_normalizer(L, self.features)
         log_mass = self.measure.log_normalizer(L, self.features)
+        if isinstance(self.measure, KernelMeasure):
+            return self.state.log_trace() + log_mass
         if not self.training:
             return log_mass
         return torch.logaddexp(log_mass, (self.ridge * L.square().sum()).log())
 
-    @torch.no_grad()
-    def density(self, space: Whitening) -> BornDensity:
-        """What was learned, frozen, on the measure of the start in its full precision."""
-        W, b, a = (part.detach().to(space.level) for part in self._map())
-        state = DensityMatrix(self.state.factor.detach().to(space.level))
-        return replace(space, features=FourierFeatures(W, b, a)).density(state)
 
-    def _map(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.features.W, self.features.b, self.features.a
+def train_jointly(
+    born: LearnedBorn,
+    space: Whitening,
+    around: Callable[[Density], Density],
+    rows: Rows,
+    valid: Rows,
+    config: LoopConfig,
+    generator: Generator,
+    run: Run,
+) -> tuple[BornDensity, History]:
+    """Train a Born density together with what is around it.
+
+    Parameters
+    ----------
+    born : LearnedBorn
+        The start.
+    space : Whitening
+        Its coordinates.
+    around : callable
+        From the Born density to that of rows; its parameters learn in place.
+    rows, valid : tuples of rows of shape (n, d) and weights of shape (n,)
+    config : LoopConfig
+    generator : torch.Generator
+    run : Run
+
+    Returns
+    -------
+    BornDensity, History
+        The Born density inside, in double precision.
+    """
+    density = around(born)
+    device = space.level.device
+    density.to(device, torch.float32)
+    history = train(
+        density,
+        negative_log_likelihood,
+        tuple(part.to(device, torch.float32) for part in rows),
+        tuple(part.to(device, torch.float32) for part in valid),
+        config,
+        generator,
+        **run.loop_arguments("learning", config.max_steps),
+    )
+    density.double()
+    W, b, a = (
+        part.detach().to(space.level)
+        for part in (born.features.W, born.features.b, born.features.a)
+    )
+    learned = DensityMatrix(born.state.factor.detach().to(space.level))
+    return replace(space, features=FourierFeatures(W, b, a)).density(learned).cpu(), history

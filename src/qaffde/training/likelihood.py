@@ -13,8 +13,10 @@ that is maximum likelihood. A ridge μ > 0 adds the penalty
 that take large coefficients for a small norm, and the problem keeps its form.
 """
 
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,12 +31,11 @@ from qaffde.nn import (
     FourierFeatures,
     KernelMeasure,
 )
-from qaffde.training.checkpoint import Checkpoint
+from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.history import History
-from qaffde.training.loop import Report, train
+from qaffde.training.loop import MakeOptimizer, adam, train
 from qaffde.training.losses import negative_log_likelihood, state_likelihood
-from qaffde.training.peers import ALONE, Peers
-from qaffde.training.solvers import SOLVERS
+from qaffde.training.run import Run
 
 NEGLIGIBLE = 0.01
 """Share of the ridge below which an eigenvalue of G, or a feature, adds nothing."""
@@ -48,7 +49,8 @@ BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
 POLISH_EPOCHS = 5
-MIN_SECONDS = 1e-3
+LBFGS_ITERATIONS = 10
+"""Iterations in a step of the loop, which evaluates the loss once more than they need."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +98,10 @@ class Whitening:
         for x, e in zip(X.split(BLOCK), E.split(BLOCK), strict=True):
             torch.mm(features(x.to(T)), T, out=e)
         return E
+
+    def resolve_rank(self, rank: int | float | str) -> int:
+        """Rank as a number: a share is one of the coordinates."""
+        return QF.resolve_rank(rank, self.level, 1.0)
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The state of Algorithm 2 from some rows, read by the square-root measurement."""
@@ -192,21 +198,16 @@ class WhitenedState(nn.Module):
         return log_born
 
 
-def maximise_likelihood(
+def maximize_likelihood(
     space: Whitening,
     state: DensityMatrix,
     Z: Tensor,
     weight: Tensor,
-    *,
-    solver: str,
-    max_iter: int,
+    config: TrainingConfig,
     generator: Generator,
-    time_limit: float | None = None,
-    checkpoint: Checkpoint | None = None,
-    report: Report | None = None,
-    peers: Peers = ALONE,
+    run: Run,
 ) -> History:
-    """Maximise the likelihood of weighted rows over a state, in place.
+    """Maximize the likelihood of weighted rows over a state, in place.
 
     Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
     from which Adam goes on with all of them.
@@ -218,97 +219,97 @@ def maximise_likelihood(
         The start.
     Z, weight : Tensors of shapes (N, d), (N,)
         Weights of mean one.
-    solver : str
-        A key of :data:`~qaffde.training.solvers.SOLVERS`.
-    max_iter : int
-        Iterations; for "adam", epochs.
-    generator, time_limit, checkpoint, report, peers
-        As in :func:`~qaffde.training.loop.train`.
+    config : TrainingConfig
+        Its solver and number of iterations.
+    generator : torch.Generator
+    run : Run
+        Clock, checkpoint, progress and peers.
     """
-    most = MAX_COORDINATES // len(space.level)
+    most, peers = MAX_COORDINATES // len(space.level), run.peers
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
-    history = solve(
-        state,
-        space.coordinates(Z[part]),
-        weight[part],
-        solver=solver,
-        max_iter=max_iter,
-        generator=generator,
-        time_limit=time_limit,
-        checkpoint=checkpoint,
-        report=report,
-        peers=peers,
+    E = space.coordinates(Z[part])
+    history = maximize_state(
+        state, E, weight[part], config.max_iter, generator, solver=config.solver, run=run
     )
     if too_many:
-        left = None if time_limit is None else max(time_limit - history.seconds[-1], MIN_SECONDS)
-        _polish(space, state, Z, weight, generator, left, report, peers)
+        adam = SOLVERS["adam"].config(POLISH_EPOCHS, len(Z), run, learning_rate=1e-3)
+        module = WhitenedState(space, state)
+        rows = (Z.to(module.transform), weight.to(module.transform))
+        train(module, negative_log_likelihood, rows, None, adam, generator, peers=peers)
     return history
 
 
-def solve(
+def maximize_state(
     state: DensityMatrix,
     E: Tensor,
     weight: Tensor,
-    *,
-    solver: str,
     max_iter: int,
     generator: Generator,
-    time_limit: float | None = None,
-    checkpoint: Checkpoint | None = None,
-    report: Report | None = None,
-    peers: Peers = ALONE,
+    *,
+    solver: str = "lbfgs",
+    run: Run | None = None,
 ) -> History:
-    """Solve the convex problem for coordinates E of shape (N, n), in place.
-
-    The other parameters are those of :func:`maximise_likelihood`.
-    """
-    chosen, settings = SOLVERS[solver], {"time_limit": time_limit}
-    if solver == "adam":
-        batch_size = peers.share_of(chosen.settings["batch_size"])  # type: ignore[arg-type]
-        max_iter = _steps(max_iter, peers.largest(len(E)), batch_size)
-        settings["batch_size"] = batch_size
+    """Solve the convex problem for coordinates E of shape (N, n), in place."""
+    run, chosen = Run() if run is None else run, SOLVERS[solver]
+    config = chosen.config(max_iter, len(E), run)
     return train(
         state,
         state_likelihood,
         (E, weight.to(E)),
         None,
-        chosen.config(max_iter, **settings),
-        generator,
-        make_optimizer=chosen.make_optimizer,
-        checkpoint=checkpoint,
-        report=report,
-        peers=peers,
-    )
-
-
-def _polish(
-    space: Whitening,
-    state: DensityMatrix,
-    Z: Tensor,
-    weight: Tensor,
-    generator: Generator,
-    time_limit: float | None,
-    report: Report | None,
-    peers: Peers,
-) -> None:
-    adam = SOLVERS["adam"]
-    batch_size = peers.share_of(adam.settings["batch_size"])  # type: ignore[arg-type]
-    steps = _steps(POLISH_EPOCHS, peers.largest(len(Z)), batch_size)
-    config = adam.config(steps, learning_rate=1e-3, time_limit=time_limit, batch_size=batch_size)
-    module = WhitenedState(space, state)
-    rows = (Z.to(module.transform), weight.to(module.transform))
-    train(
-        module,
-        negative_log_likelihood,
-        rows,
-        None,
         config,
         generator,
-        report=report,
-        peers=peers,
+        make_optimizer=chosen.make_optimizer,
+        **run.loop_arguments("state", config.max_steps),
     )
 
 
-def _steps(epochs: int, n: int, batch_size: int) -> int:
-    return int(epochs * -(-n // batch_size))
+def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
+    """L-BFGS with a strong Wolfe line search, some iterations in each step."""
+    return torch.optim.LBFGS(
+        parameters,
+        lr=config.learning_rate,
+        max_iter=LBFGS_ITERATIONS,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+
+@dataclass(frozen=True)
+class Solver:
+    """An optimizer for the convex problem and how the loop runs it.
+
+    Parameters
+    ----------
+    make_optimizer : callable
+    settings : dict
+        Of :class:`LoopConfig`.
+    iterations : int
+        Iterations of the optimizer in a step; 0 stands for steps of batches.
+    """
+
+    make_optimizer: MakeOptimizer
+    settings: dict[str, Any]
+    iterations: int
+
+    def config(self, max_iter: int, n: int, run: Run, **settings: Any) -> LoopConfig:
+        """Settings of the loop for `max_iter` iterations, or epochs of batches, over n rows."""
+        chosen = {**self.settings, **settings, "time_limit": run.left}
+        if self.iterations:
+            return LoopConfig(max_steps=-(-max_iter // self.iterations), **chosen)
+        chosen["batch_size"] = run.peers.share_of(chosen["batch_size"])
+        epoch = -(-run.peers.largest(n) // chosen["batch_size"])
+        return LoopConfig(max_steps=max_iter * epoch, **chosen)
+
+
+FULL_BATCH = {
+    "batch_size": None,
+    "learning_rate": 1.0,
+    "final_learning_rate": 1.0,
+    "eval_every": 1,
+}
+SOLVERS: dict[str, Solver] = {
+    "lbfgs": Solver(lbfgs, FULL_BATCH, LBFGS_ITERATIONS),
+    "adam": Solver(adam, {"batch_size": 2048, "learning_rate": 0.01, "eval_every": 100}, 0),
+}

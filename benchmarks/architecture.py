@@ -1,0 +1,159 @@
+"""Measures of the code's shape, beside those of zuko.
+
+    python -m benchmarks.architecture
+
+Lines and files of the package, the longest constructor, numeric module constants, the depth of
+inheritance, and how many modules and functions one fit enters. Nothing here is a limit; the
+figures show where the complexity is.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+
+def sources(package: ModuleType) -> list[Path]:
+    """Python files of a package."""
+    return sorted(Path(str(package.__file__)).parent.rglob("*.py"))
+
+
+def n_lines(package: ModuleType) -> int:
+    """Lines of all files."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources(package))
+
+
+def numeric_constants(package: ModuleType) -> int:
+    """Assignments of numbers to names in capitals at the top of modules."""
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sources(package))
+    return sum(_n_numbers(node) for tree in trees for node in tree.body)
+
+
+def _n_numbers(node: ast.stmt) -> int:
+    if not isinstance(node, ast.Assign):
+        return 0
+    names = [n for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    if not all(name.id.isupper() for name in names):
+        return 0
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    numbers = [value for value in values if _is_number(value)]
+    return len(numbers) if len(numbers) == len(values) else 0
+
+
+def _is_number(node: ast.expr) -> bool:
+    kinds = (ast.Constant, ast.BinOp, ast.UnaryOp)
+    if not isinstance(node, kinds):
+        return False
+    leaves = [leaf for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)]
+    return bool(leaves) and all(type(leaf.value) in (int, float) for leaf in leaves)
+
+
+def classes(package: ModuleType) -> Iterator[type]:
+    """Public classes that a package defines."""
+    found = {}
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if info.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            if inspect.isclass(value) and value.__module__ == info.name and name[0] != "_":
+                found[value] = None
+    return iter(found)
+
+
+def depth(kind: type, package: ModuleType) -> int:
+    """Own classes in the longest chain of bases, the class itself included."""
+    own = [base for base in kind.__bases__ if base.__module__.startswith(package.__name__)]
+    return 1 + max((depth(base, package) for base in own), default=0)
+
+
+def n_parameters(kind: type) -> int:
+    """Parameters of a constructor."""
+    return len(inspect.signature(kind.__init__).parameters) - 1  # type: ignore[misc]
+
+
+def entered(work: Callable[[], Any], package: ModuleType) -> tuple[int, int]:
+    """Modules and functions of a package that some work enters."""
+    top = str(Path(str(package.__file__)).parent)
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(top) and code.co_name[0] != "<":
+            seen.add((code.co_filename, code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return len({path for path, _ in seen}), len(seen)
+
+
+def row(name: str, *values: object) -> None:
+    """Print one measure of all packages."""
+    print(f"{name:52}" + "".join(f"{value!s:>22}" for value in values))
+
+
+def main() -> None:
+    """Print all measures."""
+    import torch
+    import zuko
+
+    import qaffde
+    from qaffde.streams import chunks
+
+    packages = (qaffde, zuko)
+    row("", *(package.__name__ for package in packages))
+    row("lines / files", *(f"{n_lines(p):,} / {len(sources(p))}" for p in packages))
+    rooms = Path(str(qaffde.__file__)).parent / "estimators"
+    row("files of the estimators", len(list(rooms.glob("*.py"))), "")
+    row("numeric module constants", *(numeric_constants(p) for p in packages))
+    for kind in ("most constructor parameters", "deepest inheritance"):
+        measure = n_parameters if kind[0] == "m" else None
+        cells = []
+        for package in packages:
+            found = [c for c in classes(package) if not c.__name__.endswith(("Config", "Policy"))]
+            value = measure or (lambda c, package=package: depth(c, package))
+            largest = max(found, key=value)
+            cells.append(f"{value(largest)} {largest.__name__}")
+        row(kind, *cells)
+
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    flow = zuko.flows.MAF(2)
+
+    def step() -> None:
+        loss = -flow().log_prob(torch.tensor(X).float()).mean()
+        loss.backward()
+
+    fits = {
+        "QAFFDE().fit": lambda: qaffde.QAFFDE(random_state=0).fit(X),
+        "QAFFDESGD().fit": lambda: qaffde.QAFFDESGD(random_state=0).fit(X),
+        "QAFFDEClassifier().fit": lambda: qaffde.QAFFDEClassifier(random_state=0).fit(
+            X, X[:, 0] > 0
+        ),
+    }
+    step()
+    for name, work in fits.items():
+        beside = f"{'%d / %d' % entered(step, zuko)} (a step)" if name == "QAFFDE().fit" else ""
+        row(f"modules / functions that {name} enters", "%d / %d" % entered(work, qaffde), beside)
+
+    def walk() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "model.safetensors")
+            qaffde.QAFFDE(random_state=0).fit(chunks([X[:200], X[200:]])).save(path)
+            qaffde.load(path).score_samples(X)
+
+    row("chunks → fit → file → scores", "%d / %d" % entered(walk, qaffde), "")
+
+
+if __name__ == "__main__":
+    main()

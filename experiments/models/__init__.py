@@ -1,0 +1,1 @@
+"""Methods that only the experiments compare with: RoundTrip, and flows given a class."""

@@ -1,0 +1,207 @@
+"""Experiments by name. A new one is a module that makes cells and sections, and a TOML file."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from experiments.cells import Cell
+from experiments.config import (
+    BUDGETS,
+    DensityConfig,
+    KernelConfig,
+    load_config,
+)
+from experiments.density import density_cells
+from experiments.images.cells import image_cells
+from experiments.images.config import ImageConfig
+from experiments.kernel import kernel_cells
+from experiments.rows import RESULTS
+from experiments.runner import Files, Listener, finished, run_cells
+from experiments.search import open_storage
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Part of an experiment; what is None is all that the configuration has.
+
+    Parameters
+    ----------
+    sets, methods : tuple of str, optional
+    seeds : tuple of int, optional
+    storage : str, optional
+        URL of Optuna's storage; None is a SQLite file beside the rows.
+    scratch : Path, optional
+        Folder of checkpoints; None is one beside the rows.
+    """
+
+    sets: tuple[str, ...] | None = None
+    methods: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+    storage: str | None = None
+    scratch: Path | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What one name stands for.
+
+    Parameters
+    ----------
+    summary : str
+        A line for people.
+    config : callable
+        Its configuration, with ``title`` and ``budgets``.
+    cells : callable
+        Cells of a budget and a selection.
+    """
+
+    summary: str
+    config: Callable[[], DensityConfig | KernelConfig | ImageConfig]
+    cells: Callable[[str, Selection], Sequence[Cell]] = field(repr=False)
+
+
+def _densities(name: str) -> Callable[[str, Selection], Sequence[Cell]]:
+    def cells(budget: str, selection: Selection) -> Sequence[Cell]:
+        return density_cells(
+            name,
+            load_config(name, DensityConfig),
+            budget,
+            sets=selection.sets,
+            methods=selection.methods,
+            seeds=selection.seeds,
+            storage=selection.storage or "",
+        )
+
+    return cells
+
+
+def _kernel(budget: str, selection: Selection) -> Sequence[Cell]:
+    if selection.sets is not None:
+        raise ValueError("kernel has one data set: leave the option sets out")
+    config = load_config("kernel", KernelConfig)
+    return kernel_cells(config, budget, kinds=selection.methods, seeds=selection.seeds)
+
+
+def _images(budget: str, selection: Selection) -> Sequence[Cell]:
+    config = load_config("images", ImageConfig)
+    return image_cells(
+        config,
+        budget,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+        scratch=selection.scratch,
+    )
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "planar": Experiment(
+        "nine planar densities, Tables 1 and 2, the mesh and the scatter figure",
+        lambda: load_config("planar", DensityConfig),
+        _densities("planar"),
+    ),
+    "dimensions": Experiment(
+        "random mixtures of one to ten columns, the figure over dimensions",
+        lambda: load_config("dimensions", DensityConfig),
+        _densities("dimensions"),
+    ),
+    "kernel": Experiment(
+        "the Gaussian kernel by few Fourier features, Figure 2",
+        lambda: load_config("kernel", KernelConfig),
+        _kernel,
+    ),
+    "images": Experiment(
+        "MNIST and CIFAR-10 by one density per class, the table of accuracies",
+        lambda: load_config("images", ImageConfig),
+        _images,
+    ),
+}
+
+
+def find_experiment(name: str) -> Experiment:
+    """Experiment by its name."""
+    if name not in EXPERIMENTS:
+        raise ValueError(f"unknown experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]
+
+
+def find_files(name: str, budget: str, folder: Path | None = None) -> Files:
+    """Where an experiment of a budget keeps its rows."""
+    if budget not in BUDGETS:
+        raise ValueError(f"unknown budget {budget!r}; choose one of {', '.join(BUDGETS)}")
+    return Files(folder or RESULTS, f"{name}-{budget}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run has before it, and what is there already."""
+
+    cells: Sequence[Cell]
+    files: Files
+    tasks: Mapping[str, str]
+    n_done: int
+
+
+def plan(
+    name: str,
+    budget: str = "quick",
+    selection: Selection | None = None,
+    folder: Path | None = None,
+    *,
+    retry_failed: bool = False,
+) -> Plan:
+    """Cells of an experiment and where their rows go; nothing runs yet."""
+    experiment, files = find_experiment(name), find_files(name, budget, folder)
+    chosen = selection or Selection()
+    chosen = replace(
+        chosen,
+        storage=chosen.storage or files.storage,
+        scratch=chosen.scratch or files.scratch,
+    )
+    cells = experiment.cells(budget, chosen)
+    tasks = {task: cell.label for cell in cells for task in cell.tasks()}
+    done = finished(files, retry_failed=retry_failed)
+    return Plan(cells, files, tasks, sum(len(cell.kept(done)) for cell in cells))
+
+
+def run(
+    name: str,
+    budget: str = "quick",
+    selection: Selection | None = None,
+    folder: Path | None = None,
+    *,
+    jobs: int = 1,
+    retry_failed: bool = False,
+    on_row: Listener = lambda row: None,
+) -> Plan:
+    """Run an experiment, as far as its rows are not there yet.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``EXPERIMENTS``.
+    budget : {"quick", "standard", "paper"}
+    selection : Selection, optional
+    folder : Path, optional
+        Of the rows.
+    jobs : int, default=1
+        Processes, each of one thread.
+    retry_failed : bool, default=False
+        Measure again what failed.
+    on_row : callable
+        Called with every new row.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be at least 1")
+    planned = plan(name, budget, selection, folder, retry_failed=retry_failed)
+    if planned.n_done < len(planned.tasks):
+        _prepare(name, planned.files, selection)
+    run_cells(planned.cells, planned.files, jobs=jobs, retry_failed=retry_failed, on_row=on_row)
+    return planned
+
+
+def _prepare(name: str, files: Files, selection: Selection | None) -> None:
+    """Create Optuna's tables once, before several processes want them."""
+    files.folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(find_experiment(name).config(), DensityConfig):
+        open_storage((selection and selection.storage) or files.storage)

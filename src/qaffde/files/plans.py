@@ -1,0 +1,78 @@
+"""Recipes of plans, sums and configurations."""
+
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from qaffde.files.fields import Fields
+from qaffde.files.modules import n_columns
+from qaffde.files.values import Recipe, attributes
+from qaffde.nn import BaseMeasure, FourierFeatures
+from qaffde.parameters import check_rank
+from qaffde.selection import Plan, SelectionPolicy, Trial
+from qaffde.selection.select import METHODS
+from qaffde.training import ComputeConfig, TrainingConfig
+from qaffde.training.closed_form import READINGS
+from qaffde.training.sums import Sums
+
+
+def _names(kind: Any) -> list[str]:
+    return [field.name for field in dataclass_fields(kind)]
+
+
+def _plan(f: Fields) -> Plan:
+    features, measure = f.item("features", FourierFeatures), f.item("measure", BaseMeasure)
+    d = features.n_dims
+    f.require(n_columns(measure) == d, "measure", "has other columns")
+    rank, background = f.get("rank"), f.get("background")
+    check_rank(rank)
+    SelectionPolicy(background=background)  # for its checks
+    trials = f.item("trials", tuple)
+    f.require(all(isinstance(trial, Trial) for trial in trials), "trials", "hold no trials")
+    return Plan(
+        method=f.choice("method", METHODS),
+        location=f.tensor("location", d),
+        scale=f.positive("scale", d),
+        bandwidth=f.positive("bandwidth", d),
+        base=f.item("base", str),
+        measure=measure,
+        features=features,
+        reach=f.tensor("reach", 2, d, finite=False),
+        measurement=f.choice("measurement", (*READINGS, "likelihood")),
+        rank=rank,
+        ridge=f.number("ridge"),
+        min_trace=f.number("min_trace", 0, 1 + 1e-12),
+        background=background,
+        background_spread=f.number("background_spread", 0),
+        tolerance=f.number("tolerance", 0, 1),
+        n_rows=f.count("n_rows"),
+        trials=trials,
+    )
+
+
+def _trial(f: Fields) -> Trial:
+    return Trial(
+        f.item("name", str), f.count("n_rows"), f.number("log_likelihood"), f.item("chosen", bool)
+    )
+
+
+def _sums(f: Fields) -> Sums:
+    return Sums(f.tensor("rho", "D", "D"), f.number("weight", 0), f.number("count", 0))
+
+
+def _config(kind: Any) -> Recipe:
+    """Recipe of a configuration, which checks its own values."""
+
+    def make(f: Fields) -> Any:
+        return kind(**{name: f.get(name) for name in _names(kind)})
+
+    return Recipe(kind, attributes(*_names(kind)), make)
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "Plan": Recipe(Plan, attributes(*_names(Plan)), _plan),
+    "Trial": Recipe(Trial, attributes(*_names(Trial)), _trial),
+    "Sums": Recipe(Sums, attributes(*_names(Sums)), _sums),
+    **{kind.__name__: _config(kind) for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)},
+}
+"""Plans, sums and configurations that a file may hold."""

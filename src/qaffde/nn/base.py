@@ -1,0 +1,95 @@
+"""The abstract density, and the one cache of what is computed from a density."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from itertools import chain
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+T = TypeVar("T")
+
+
+class Derived:
+    """Values computed from a density, and the state of the density that they belong to.
+
+    Its tensors and submodules are held, so that nothing new can take their place in memory and
+    pass for them. The density itself is not: it is freed as soon as its user drops it.
+    """
+
+    def __init__(self, density: nn.Module) -> None:
+        modules = list(density.modules())
+        self.values: dict[Hashable, Any] = {}
+        self._tensors = [*density.parameters(), *density.buffers()]
+        self._held = [*modules[1:], *(tensor.detach() for tensor in self._tensors)]
+        self._parts: list[dict[str, Any]] = [
+            part
+            for module in modules
+            for part in (module._parameters, module._buffers, module._modules)
+        ]
+        self._numbers = [(vars(part), name) for part in modules[1:] for name in _numbers(part)]
+        self._own_numbers = _numbers(density)
+        self._state = self._state_of(density)
+
+    def is_current(self, density: nn.Module) -> bool:
+        """Whether the density has the same tensors, modules and numbers, all unchanged."""
+        return self._state_of(density) == self._state
+
+    def _state_of(self, density: nn.Module) -> list[float]:
+        own, tensors = vars(density), self._tensors
+        return [
+            *map(id, chain.from_iterable(part.values() for part in self._parts)),
+            *(tensor._version for tensor in tensors),
+            *(tensor.data_ptr() for tensor in tensors),
+            *(numbers[name] for numbers, name in self._numbers),
+            *(own[name] for name in self._own_numbers),
+        ]
+
+
+class Density(nn.Module, ABC):
+    """A module with a log-density; calling it is the same as ``log_prob``."""
+
+    _derived: Derived | None = None
+
+    @abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,) at points of shape (n, d)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Same as :meth:`log_prob`."""
+        return self.log_prob(x)
+
+    def derived(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Compute a value from the density once, and again after the density has changed.
+
+        A tensor changed in place, a replaced tensor or submodule and a new value of a number are
+        changes. Values carry no gradients. They are neither copied nor pickled.
+
+        Parameters
+        ----------
+        name : hashable
+            Of the value.
+        make : callable
+            Computes it.
+        """
+        kept = self._derived
+        if kept is None or not kept.is_current(self):
+            kept = self._derived = Derived(self)
+        if name not in kept.values:
+            with torch.no_grad():
+                kept.values[name] = make()
+        value: T = kept.values[name]
+        return value
+
+    def learns(self) -> bool:
+        """Whether gradients with respect to a parameter are asked for."""
+        parts = chain(self.parameters(), self.buffers())
+        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_derived"}
+
+
+def _numbers(module: nn.Module) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, float)]

@@ -1,0 +1,1 @@
+"""Exact calculus of Born densities: marginals, conditionals, probabilities, moments, draws."""

@@ -1,0 +1,143 @@
+r"""Base laws of one coordinate: uniform and normal. The base of a term is a product of them.
+
+A term lives in coordinates u that are independent under its base: uniform on [−1, 1] or standard
+normal. All that the calculus asks of the law are three functions of a frequency,
+
+.. math:: E[\cos \omega u], \quad E[u \sin \omega u], \quad E[u^2 \cos \omega u].
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Generator, Tensor
+
+
+class Law(ABC):
+    """Law of one coordinate, symmetric about zero; a term's base is a product of them."""
+
+    reach: float
+    """All but 3e-12 of the mass lies in [−reach, reach]."""
+    bandwidth: float
+    """Highest frequency of the density itself, to 3e-11."""
+    bounded: bool
+    """Whether mass outside the reach is exactly zero."""
+
+    @abstractmethod
+    def log_density(self, u: Tensor) -> Tensor:
+        """Log-density of a product of laws, of shape (...), at u of shape (..., d)."""
+
+    @abstractmethod
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Independent draws of shape (n, d), float64."""
+
+    @abstractmethod
+    def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
+        """E[u^k cos ωu] for even order k, E[u^k sin ωu] for odd, k ≤ 2; elementwise."""
+
+    @abstractmethod
+    def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """Lower-triangular C′ and orthogonal Q with C = C′Qᵀ, where Qᵀu has the law of u."""
+
+    @abstractmethod
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Product over columns of E[cos((w_i + sign·w_j)u)], of shape (H, H)."""
+
+
+class UniformLaw(Law):
+    """Uniform on [−1, 1].
+
+    Examples
+    --------
+    >>> UniformLaw().characteristic(torch.tensor([0.0, math.pi])).abs().round(decimals=6)
+    tensor([1., 0.])
+    """
+
+    reach, bandwidth, bounded = 1.0, 0.0, True
+
+    def log_density(self, u: Tensor) -> Tensor:
+        """−d log 2 inside, −∞ outside; an edge is inside, up to rounding."""
+        inside = (u.abs() <= 1 + 1e-12).all(-1)
+        log_inside = torch.tensor(-u.shape[-1] * math.log(2), dtype=u.dtype)
+        return torch.where(inside, log_inside, -torch.inf)
+
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Uniform numbers, moved to [−1, 1]."""
+        return 2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1
+
+    def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
+        """The cardinal sine, and minus its first and second derivatives."""
+        if order == 0:
+            return torch.sinc(omega / math.pi)
+        small = omega.abs() < 1
+        w = torch.where(small, 1, omega)
+        if order == 1:
+            closed = (w.sin() - w * w.cos()) / w.square()
+        else:
+            closed = ((w.square() - 2) * w.sin() + 2 * w * w.cos()) / w**3
+        return torch.where(small, _sinc_series(torch.where(small, omega, 0), order), closed)
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Product of cardinal sines, their sines by the addition theorem: outer products."""
+        product = torch.ones(len(W), len(W), dtype=W.dtype)
+        for w, c, s in zip(W.T, W.T.cos(), W.T.sin(), strict=True):
+            omega = w[:, None] + sign * w
+            sine = torch.stack([s, sign * c], 1) @ torch.stack([c, s])
+            product *= torch.where(omega.abs() < 0.02, _sinc_near_zero(omega), sine.div_(omega))
+        return product
+
+    def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """A permuted diagonal matrix has one entry in each row: sort the columns by it."""
+        order = C.abs().argmax(1)
+        return C[:, order], torch.eye(len(C), dtype=C.dtype)[:, order]
+
+
+class NormalLaw(Law):
+    """Standard normal.
+
+    Examples
+    --------
+    >>> NormalLaw().characteristic(torch.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.6065])
+    """
+
+    reach, bandwidth, bounded = 7.0, 7.0, False
+
+    def log_density(self, u: Tensor) -> Tensor:
+        """−½‖u‖² − (d/2) log 2π."""
+        return -0.5 * u.square().sum(-1) - 0.5 * u.shape[-1] * math.log(2 * math.pi)
+
+    def draw(self, n: int, d: int, generator: Generator) -> Tensor:
+        """Normal numbers."""
+        return torch.randn(n, d, generator=generator, dtype=torch.float64)
+
+    def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
+        """exp(−½ω²) times 1, ω or 1 − ω²."""
+        factor = (1, omega, 1 - omega.square())[order]
+        return factor * torch.exp(-0.5 * omega.square())
+
+    def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
+        """QR of the transpose: the standard normal does not see a rotation."""
+        Q, R = torch.linalg.qr(C.T)
+        sign = torch.where(R.diagonal() < 0, -1.0, 1.0).to(C.dtype)
+        return R.T * sign, Q * sign
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """One exponential of a product: −½‖w_i ± w_j‖² is a scalar product of longer rows."""
+        half, one = W.square().sum(1, keepdim=True) / -2, torch.ones_like(W[:, :1])
+        return (torch.cat([-sign * W, half, one], 1) @ torch.cat([W, one, half], 1).T).exp_()
+
+
+def _sinc_near_zero(omega: Tensor) -> Tensor:
+    """Cardinal sine, right to 1e-14 for |ω| < 0.02."""
+    square = omega.square()
+    return square.mul(1 / 120).sub_(1 / 6).mul_(square).add_(1)
+
+
+def _sinc_series(omega: Tensor, order: int) -> Tensor:
+    """Minus the derivative of sin(ω)/ω of the given order, for |ω| < 1, by its power series."""
+    total = torch.zeros_like(omega)
+    for k in range(1, 10):
+        slope = 2 * k if order == 1 else 2 * k * (2 * k - 1)
+        total -= (-1) ** k * slope * omega ** (2 * k - order) / math.factorial(2 * k + 1)
+    return total

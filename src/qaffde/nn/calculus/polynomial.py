@@ -1,0 +1,311 @@
+r"""Trigonometric polynomials: their coefficients, and their frequencies and phases.
+
+.. math::
+
+    q(\theta) = \operatorname{Re}\bigl[z^\dagger B z + z^\top E z\bigr], \quad
+    z_h = e^{i\theta_h}, \quad B = B^\dagger, \quad E = E^\top
+
+A Born density starts from :math:`q = \lVert \operatorname{Re} F z \rVert^2`, that is from
+:math:`B = \tfrac12 F^\dagger F` and :math:`E = \tfrac12 F^\top F`. Averaging over a part of the
+phases multiplies B and E entry by entry with expectations of :math:`\bar z_h z_g` and
+:math:`z_h z_g` (Schur's product theorem keeps q ≥ 0): the family is closed. A cosine and a sine of
+one frequency are one complex column, so that pairs of features cost H² = D²/4 entries each; where
+no frequency repeats, B and E are real and H = D.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from qaffde.nn.calculus.base_laws import Law
+
+BLOCK = 2048
+"""Rows whose waves are computed at once."""
+WAVES = 128.0
+"""Multiplications that a cosine and a sine cost as much as."""
+FEW_ROWS = 8
+ROUNDING = 1 + 1e-9
+"""What an eigenvalue may be off by, relatively; a bound must hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """B and E, each of shape (H, H); q need not be positive."""
+
+    B: Tensor
+    E: Tensor
+
+    def schur(self, difference: Tensor, total: Tensor) -> "Pairs":
+        """Entrywise products with values at differences and at sums of frequencies, (H, H)."""
+        return Pairs(self.B * difference, self.E * total)
+
+    @cached_property
+    def _blocks(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """P, Q and X of q = cᵀPc + sᵀQs − 2cᵀXs; there is no X where B and E are real."""
+        B, E = self.B, self.E
+        if not B.is_complex():
+            return B + E, B - E, None
+        return B.real + E.real, B.real - E.real, B.imag + E.imag
+
+    def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
+        """Values (n,) of q from the cosines and sines, (n, H), of its phases.
+
+        Few rows are read from B and E as they are: making the blocks would take longer.
+        """
+        if len(c) <= FEW_ROWS and self.B.is_complex():
+            z = torch.complex(c, s)
+            return (z.conj() * (z @ self.B.mT) + z * (z @ self.E)).sum(-1).real
+        P, Q, X = self._blocks
+        q = ((c @ P) * c).sum(-1).add_(((s @ Q) * s).sum(-1))
+        return q if X is None else q.sub_(((c @ X) * s).sum(-1), alpha=2)
+
+
+class Coefficients(ABC):
+    """What evaluates q, bounds it, and gives its B and E."""
+
+    needs_sines: bool
+    """Whether :meth:`of_waves` looks at the sines."""
+    cancels: bool
+    """Whether rounding is relative to the maximum of q, not to its value."""
+    work: float
+    """Multiplications of one evaluation, divided by the number of frequencies."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Pairs:
+        """B and E."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """No value of q is larger."""
+
+    @property
+    @abstractmethod
+    def loose_bound(self) -> float:
+        """No value of q is larger; found without an eigenvalue."""
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of one evaluation, and its waves in the same currency, over H."""
+        return WAVES + self.work
+
+    @property
+    def layers(self) -> "tuple[Coefficients, ...]":
+        """Forms whose sum is q, of bounds and costs of their own."""
+        return (self,)
+
+    @abstractmethod
+    def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
+        """Values (n,) of q from the cosines and sines, (n, H), of its phases."""
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Values (n,) of q at phases of shape (n, H)."""
+        c = theta.cos()
+        return self.of_waves(c, theta.sin() if self.needs_sines else c)
+
+
+class SquaredCoefficients(Coefficients):
+    r"""The form :math:`\lVert \operatorname{Re} F z \rVert^2`.
+
+    Cheaper to evaluate than B and E as long as r is small against H, and free of cancellation.
+
+    Parameters
+    ----------
+    F : Tensor of shape (r, H)
+        Real or complex.
+
+    Examples
+    --------
+    >>> pair = SquaredCoefficients(torch.tensor([[3 - 4j]]))  # 3 cos θ + 4 sin θ
+    >>> pair(torch.tensor([[0.0], [torch.pi / 2]])).round(decimals=4), round(pair.bound, 4)
+    (tensor([ 9., 16.]), 25.0)
+    """
+
+    cancels = False
+
+    def __init__(self, F: Tensor) -> None:
+        self.F = F
+        self.needs_sines = F.is_complex()
+        self.work = len(F) * (1 + self.needs_sines)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """½F†F and ½FᵀF."""
+        half = self.F / 2
+        return Pairs(half.mH @ self.F, half.mT @ self.F)
+
+    @property
+    def bound(self) -> float:
+        r"""Upper bound of q, by one eigenvalue.
+
+        For any positive weights s, :math:`\lVert \operatorname{Re} F z \rVert^2 \le
+        \lambda_{\max}(R S^{-1} R^\top) \sum_h s_h |z_h|^2` with R = [Re F, −Im F] and
+        :math:`|z_h| = 1`. The weights here are the norms of the columns of F: best possible for
+        r = 1, where the bound is :math:`(\sum_h |F_h|)^2`.
+        """
+        return float(self._spectrum[0][0])
+
+    @cached_property
+    def loose_bound(self) -> float:
+        """(Σ_h ‖F_h‖)², the same with the trace in place of the eigenvalue."""
+        return float(self._column_norms.sum()) ** 2
+
+    @cached_property
+    def _column_norms(self) -> Tensor:
+        return self.F.abs().square().sum(0).sqrt()
+
+    @cached_property
+    def _spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues of RS⁻¹Rᵀ times Σs, falling, and F turned by its eigenvectors."""
+        s = self._column_norms
+        half = self.F / s.clamp(min=torch.finfo(s.dtype).tiny).sqrt()
+        lam, U = torch.linalg.eigh((half @ half.mH).real)
+        return ROUNDING * lam.flip(0).clamp(min=0) * s.sum(), U.flip(1).T.to(self.F) @ self.F
+
+    @cached_property
+    def layers(self) -> tuple[Coefficients, ...]:
+        """Q in two: few rows of large eigenvalues, and many rows of small ones.
+
+        Only the few have a large bound, and they are cheap to evaluate. Where no such cut makes
+        the sum of bound times cost smaller, q stays whole.
+        """
+        lam, F = self._spectrum
+        k, row = torch.arange(1, len(F)), self.work / len(F)
+        head, tail = lam[0] * (WAVES + k * row), lam[1:] * (self.cost - k * row)
+        if len(F) == 1 or float((head + tail).min()) >= float(lam[0]) * self.cost:
+            return (self,)
+        cut = int((head + tail).argmin()) + 1
+        return SquaredCoefficients(F[:cut]), SquaredCoefficients(F[cut:])
+
+    @cached_property
+    def _transposed(self) -> tuple[Tensor, Tensor]:
+        """F as the two factors that cosines and sines are multiplied with, each (H, r)."""
+        F = self.F.T
+        return (F.real.contiguous(), F.imag.contiguous()) if self.needs_sines else (F, F)
+
+    def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
+        """Values (n,) of q; a real F needs no sines."""
+        real, imaginary = self._transposed
+        y = torch.addmm(c @ real, s, imaginary, alpha=-1) if self.needs_sines else c @ real
+        return y.square_().sum(-1)
+
+
+class IntegratedCoefficients(Coefficients):
+    """The form that integration leaves; its B and E are computed when first needed.
+
+    Parameters
+    ----------
+    source : Coefficients
+        Before the integration.
+    law : Law
+        Of each coordinate that is integrated out.
+    W : Tensor of shape (H, k)
+        Frequencies along those coordinates.
+    """
+
+    needs_sines = cancels = True
+
+    def __init__(self, source: Coefficients, law: Law, W: Tensor) -> None:
+        self.source, self.law, self.W = source, law, W
+        self.work = 3.0 * len(W)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """B and E of the source, times expectations over the law."""
+        difference, total = (self.law.pair_characteristic(self.W, sign) for sign in (-1, 1))
+        return self.source.pairs.schur(difference, total)
+
+    @property
+    def bound(self) -> float:
+        """The bound of the source: an average has no larger value."""
+        return self.source.bound
+
+    @property
+    def loose_bound(self) -> float:
+        """The loose bound of the source."""
+        return self.source.loose_bound
+
+    def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
+        """Values (n,) of q.
+
+        Where q is tiny against its maximum the parts cancel, and rounding may fall below zero.
+        """
+        return self.pairs.of_waves(c, s).clamp_(min=0)
+
+
+def merged_frequencies(W: Tensor, b: Tensor, L: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Write L cos(Wu + b) as Re F e^{i(W′u + b′)} with every frequency only once.
+
+    Parameters
+    ----------
+    W, b : Tensors of shapes (D, d), (D,)
+    L : Tensor of shape (r, D)
+
+    Returns
+    -------
+    W, b, F : Tensors of shapes (H, d), (H,), (r, H)
+        As they were where no frequency repeats; otherwise b is zero and F complex.
+
+    Examples
+    --------
+    >>> W, b = torch.tensor([[1.0], [1.0]]), torch.tensor([0.0, -torch.pi / 2])
+    >>> F = merged_frequencies(W, b, torch.tensor([[3.0, 4.0]]))[2]
+    >>> F.real.round(decimals=4), F.imag.round(decimals=4)
+    (tensor([[3.]]), tensor([[-4.]]))
+    """
+    unique, group = W.unique(dim=0, return_inverse=True)
+    if len(unique) == len(W):
+        return W, b, L
+    columns = L * torch.exp(1j * b)
+    F = columns.new_zeros(len(L), len(unique)).index_add_(1, group, columns)
+    return unique, b.new_zeros(len(unique)), F
+
+
+@dataclass(frozen=True)
+class TrigonometricForm:
+    """The polynomial q(Wu + b).
+
+    Parameters
+    ----------
+    W, b : Tensors of shapes (H, d), (H,)
+        Frequencies and phases.
+    coefficients : Coefficients
+        q; shared by all forms that differ in their frequencies and phases alone.
+    """
+
+    W: Tensor
+    b: Tensor
+    coefficients: Coefficients
+
+    @classmethod
+    def squared(cls, W: Tensor, b: Tensor, factor: Tensor) -> "TrigonometricForm":
+        """The form ‖L cos(Wu + b)‖² of a factor L of shape (r, D)."""
+        W, b, F = merged_frequencies(W, b, factor)
+        return cls(W, b, SquaredCoefficients(F))
+
+    def __call__(self, u: Tensor) -> Tensor:
+        """Values (n,) of the form at u of shape (n, d)."""
+        return torch.cat([self.coefficients(self.phases(v)) for v in u.split(BLOCK)])
+
+    def phases(self, u: Tensor) -> Tensor:
+        """Phases (n, H) where the first columns are `u` of shape (n, t), the others zero."""
+        return torch.addmm(self.b, u, self.W[:, : u.shape[1]].T)
+
+    def rotated(self, Q: Tensor) -> "TrigonometricForm":
+        """The form of v, where u = Qv."""
+        return replace(self, W=self.W @ Q)
+
+    def fixed(self, u: Tensor) -> "TrigonometricForm":
+        """The form of the other columns where the first len(u) are `u`."""
+        return replace(self, W=self.W[:, len(u) :], b=self.phases(u[None])[0])
+
+    def integrated(self, n_keep: int, law: Law) -> "TrigonometricForm":
+        """The form of the first `n_keep` columns; the law integrates the others out."""
+        if n_keep == self.W.shape[1]:
+            return self
+        integrated = IntegratedCoefficients(self.coefficients, law, self.W[:, n_keep:])
+        return TrigonometricForm(self.W[:, :n_keep], self.b, integrated)

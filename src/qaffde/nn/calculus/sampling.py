@@ -1,0 +1,166 @@
+r"""Exact draws from one term, by rejection or coordinate by coordinate: whichever costs less.
+
+Rejection is cheapest where q is nearly flat, in any dimension: propose from the base and accept
+with probability q(u) / max q. The bound of q is proven, not searched for
+(:attr:`~qaffde.nn.calculus.polynomial.Coefficients.bound`), so the draws are exact. A draw takes
+:math:`\max q / E[q]` proposals on average, each of the cost of scoring one point. Where q is a sum
+of layers, every proposal first draws its layer, by the bounds, and evaluates that layer only.
+
+Drawing in sequence is cheaper where q has peaks, and given rare values: the density of one
+coordinate u given those before it, with those after it integrated out, is a law times a
+trigonometric polynomial. It is read at Chebyshev nodes, integrated as a series and inverted by
+Newton's method: the distribution function of a draw is right to about 1e-10. On a lattice of two
+columns the nodes are read from a table of a short series, which is cheaper than either.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from qaffde.functional.chebyshev import (
+    antiderivative,
+    chebyshev_basis,
+    coefficients,
+    invert_increasing,
+)
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.column_series import density_series, nodes_of, values_along
+from qaffde.nn.calculus.polynomial import BLOCK, WAVES, Coefficients, TrigonometricForm
+from qaffde.nn.calculus.terms import Shortcut, Term
+
+ROWS = 4096
+"""Rows that are drawn at once."""
+TABLED = 2000.0
+"""Cost of a coordinate that is read from a table, in the currency of Coefficients.cost."""
+MIN_PROPOSALS = 256
+"""In one evaluation: few rows are tried several times at once."""
+
+
+def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generator) -> Tensor:
+    """Draws (n, d − t) of the last columns of a term, given the first.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, t)
+    log_marginal : Tensor of shape (n,)
+        Logarithm of the term at x, its last columns integrated out.
+    """
+    u = term.whiten(x)
+    if x.shape[1] == 0 and term.shortcut is not None:
+        return term.unwhiten(u, draw_in_plane(term.shortcut, term.law, len(x), generator))
+    mean_q = (log_marginal - term.log_prefactor(u)).exp()  # over the last columns, of each row
+    cost = sequential_cost(term.form, term.law, x.shape[1])
+    quick = rejection_cost(term.form.coefficients) <= cost * mean_q
+    drawn = torch.empty(len(x), term.n_dims - x.shape[1], dtype=torch.float64)
+    for rows, draw in ((quick, draw_by_rejection), (~quick, draw_in_sequence)):
+        if rows.any():
+            drawn[rows] = draw(term.form, term.law, u[rows], generator)
+    return term.unwhiten(u, drawn)
+
+
+def draw_in_plane(values: Shortcut, law: Law, n: int, generator: Generator) -> Tensor:
+    """Draws (n, 2), from a table of q on the nodes of both coordinates."""
+    form = values.form
+    table = values.on_grid(*(nodes_of(form, law, column) for column in range(2)))
+    slopes = density_series(form, law, table)  # (m_1, m_2)
+    mass = antiderivative(slopes).sum(1)  # every T_k(1) is one
+    u = _draw(density_series(form, law, mass[None], column=0), law, n, generator)
+    read = _between_rows(slopes, law)
+    draws = [_draw(read(v), law, len(v), generator) for v in u[:, None].split(ROWS)]
+    return torch.stack([u, torch.cat(draws)], 1)
+
+
+def draw_in_sequence(form: TrigonometricForm, law: Law, u: Tensor, generator: Generator) -> Tensor:
+    """Draws (n, d − t) of the last coordinates, row by row given the first, `u` (n, t)."""
+    t = u.shape[1]
+    for j in range(t, form.W.shape[1]):
+        marginal = form.integrated(j + 1, law)
+        read = _reader(marginal, law, u)
+        draws = [
+            _draw(density_series(marginal, law, read(v)), law, len(v), generator)
+            for v in u.split(ROWS)
+        ]
+        u = torch.cat([u, torch.cat(draws)[:, None]], 1)
+    return u[:, t:]
+
+
+def sequential_cost(form: TrigonometricForm, law: Law, t: int) -> float:
+    """Cost of drawing a row's coordinates from t on in sequence."""
+    H, d = form.W.shape
+    evaluations = [WAVES + 3 * H] * (d - 1 - t) + [form.coefficients.cost]
+    return sum(
+        TABLED if j < 2 else len(nodes_of(form, law, j)) * each
+        for j, each in enumerate(evaluations, t)
+    )
+
+
+def _draw(slope: Tensor, law: Law, n: int, generator: Generator) -> Tensor:
+    """Draws (n,) of densities whose series are (n, m), or (1, m) if it is one for all."""
+    series = antiderivative(slope)
+    level = torch.rand(n, generator=generator, dtype=torch.float64)
+    total = series.sum(1)  # every T_k(1) is one
+    return law.reach * invert_increasing(series, slope, level * total)
+
+
+def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], Tensor]:
+    """How to get q at the nodes of the next coordinate, given the coordinates before it.
+
+    The first coordinate has one density for all rows. The second is read from a table of q on the
+    nodes of both, which costs no more than scoring a few thousand points. Beyond, every row is
+    read at every node.
+    """
+    j = u.shape[1]
+    if j == 0:
+        shared = values_along(form, law, u[:1])
+        return lambda v: shared
+    nodes = nodes_of(form, law, 0)
+    if j == 1 and len(u) > len(nodes) and u.abs().max() <= law.reach:
+        table = values_along(form, law, nodes[:, None])
+        return _between_rows(table, law)
+    return lambda v: values_along(form, law, v)
+
+
+def _between_rows(table: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
+    """Rows (n, m_2) at coordinates (n, 1) from those (m_1, m_2) at the nodes, by their series."""
+    spectrum = coefficients(table.T).T
+    return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(spectrum)) @ spectrum
+
+
+def rejection_cost(coefficients: Coefficients) -> float:
+    """Cost of a draw where the mean of q is one."""
+    return sum(layer.bound * layer.cost for layer in coefficients.layers)
+
+
+def draw_by_rejection(
+    form: TrigonometricForm, law: Law, u: Tensor, generator: Generator
+) -> Tensor:
+    """Draws (n, d − t) of the last coordinates, row by row given the first, `u` (n, t)."""
+    return torch.cat([_draw_block(form, law, v, generator) for v in u.split(BLOCK)])
+
+
+def _draw_block(form: TrigonometricForm, law: Law, u: Tensor, generator: Generator) -> Tensor:
+    start, W = form.phases(u), form.W[:, u.shape[1] :]
+    drawn = torch.empty(len(u), W.shape[1], dtype=torch.float64)
+    waiting = torch.arange(len(u))
+    while len(waiting):
+        tries = -(-MIN_PROPOSALS // len(waiting))
+        v = law.draw(len(waiting) * tries, W.shape[1], generator)
+        theta = torch.addmm(start[waiting].repeat_interleave(tries, 0), v, W.T)
+        accepted = _accepted(form.coefficients, theta, generator).reshape(-1, tries)
+        row, first = accepted.any(1), accepted.int().argmax(1)
+        drawn[waiting[row]] = v.reshape(len(waiting), tries, -1)[row, first[row]]
+        waiting = waiting[~row]
+    return drawn
+
+
+def _accepted(coefficients: Coefficients, theta: Tensor, generator: Generator) -> Tensor:
+    """Which proposals, of phases (n, H), to accept."""
+    bounds = torch.tensor([layer.bound for layer in coefficients.layers], dtype=torch.float64)
+    chosen = torch.multinomial(bounds, len(theta), replacement=True, generator=generator)
+    level = bounds[chosen] * torch.rand(len(theta), generator=generator, dtype=torch.float64)
+    q = torch.empty_like(level)
+    for number, layer in enumerate(coefficients.layers):
+        mine = chosen == number
+        q[mine] = layer(theta[mine])
+    return level < q

@@ -1,0 +1,159 @@
+r"""One term of the calculus: a base times a trigonometric polynomial (DESIGN §4, "Calculus").
+
+.. math::
+
+    p(x) = e^{\kappa}\, \frac{l(u)}{|C|}\, q(u), \quad x = m + C u, \quad
+    q(u) = \operatorname{Re}\bigl[z^\dagger B z + z^\top E z\bigr], \quad z = e^{i(W u + b)}
+
+The coordinates u are independent under the base l (a :class:`~qaffde.nn.calculus.base_laws.Law`),
+C is lower triangular. Integrating columns out changes the coefficients of q
+(:mod:`qaffde.nn.calculus.polynomial`), fixing columns moves the phases b: the family is closed.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from qaffde import functional as QF
+from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.column_series import values_of_column
+from qaffde.nn.calculus.polynomial import TrigonometricForm
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """Values of one form of two columns by the series of its lattice.
+
+    Parameters
+    ----------
+    form : TrigonometricForm
+    series : LatticeSeries
+        Of x = m + C u.
+    offset, scale : Tensors of shapes (2,), (2, 2)
+        m and the lower-triangular C.
+    """
+
+    form: TrigonometricForm
+    series: QF.LatticeSeries
+    offset: Tensor
+    scale: Tensor
+
+    def on_grid(self, first: Tensor, second: Tensor) -> Tensor:
+        """Values (n, m) at all pairs of coordinates u, with the rounding of the largest."""
+        x = self.offset + first[:, None] * self.scale[:, 0]
+        values = self.series.on_sheared_grid(x[:, 0], x[:, 1], second * self.scale[1, 1])
+        return values.clamp_(min=0)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A base times a trigonometric polynomial, not necessarily of mass one.
+
+    Parameters
+    ----------
+    log_coefficient : Tensor of shape ()
+        κ.
+    law : Law
+        Of each coordinate of u.
+    offset, scale : Tensors of shapes (d,), (d, d)
+        m and the lower-triangular C.
+    form : TrigonometricForm
+        q.
+    lattice : Shortcut, optional
+        To its values, or to those of a form that it had.
+    """
+
+    log_coefficient: Tensor
+    law: Law
+    offset: Tensor
+    scale: Tensor
+    form: TrigonometricForm
+    lattice: Shortcut | None = None
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """The shortcut to the values of this very form, if there is one."""
+        has_own = self.lattice is not None and self.lattice.form is self.form
+        return self.lattice if has_own else None
+
+    @property
+    def n_dims(self) -> int:
+        """The number of columns d."""
+        return len(self.offset)
+
+    @cached_property
+    def log_mass(self) -> Tensor:
+        """Logarithm of the integral."""
+        every = self.form.integrated(0, self.law)
+        return self.log_coefficient + every.coefficients(every.b[None])[0].log()
+
+    @property
+    def reach(self) -> Tensor:
+        """Ends (2, d) of a box that holds all mass, to rounding."""
+        spread = self.law.reach * self.scale.abs().sum(1)
+        return torch.stack([self.offset - spread, self.offset + spread])
+
+    @property
+    def support(self) -> Tensor:
+        """Ends (2, d) of the box outside of which the term is exactly zero."""
+        infinite = torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64)
+        return self.reach if self.law.bounded else infinite.expand(2, self.n_dims)
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """The coordinates u of the first columns, given `x` of shape (n, t)."""
+        t = x.shape[-1]
+        centred = (x - self.offset[:t]).T
+        return torch.linalg.solve_triangular(self.scale[:t, :t], centred, upper=False).T
+
+    def unwhiten(self, u: Tensor, v: Tensor) -> Tensor:
+        """The last columns (n, d − t), from u of the first (n, t) and of the last (n, d − t)."""
+        t = u.shape[1]
+        return self.offset[t:] + u @ self.scale[t:, :t].T + v @ self.scale[t:, t:].T
+
+    def log_prefactor(self, u: Tensor) -> Tensor:
+        """Logarithm (n,) of what multiplies q, or its mean, at u of the first columns (n, t)."""
+        t = u.shape[1]
+        log_volume = self.scale.diagonal()[:t].abs().log().sum()
+        return self.log_coefficient + self.law.log_density(u) - log_volume
+
+    def values(self, u: Tensor) -> Tensor:
+        """Values (n,) of q at u of shape (n, d)."""
+        if self.n_dims == 1 and self.form.coefficients.cancels:  # a series loses no more digits
+            return values_of_column(self.form, self.law, u)
+        return self.form(u)
+
+    def reordered(self, columns: list[int]) -> "Term":
+        """The same term with its columns in another order."""
+        if columns == list(range(self.n_dims)):
+            return self
+        scale, Q = self.law.triangular(self.scale[columns])
+        return replace(self, offset=self.offset[columns], scale=scale, form=self.form.rotated(Q))
+
+    def marginal(self, n_keep: int) -> "Term":
+        """The term of the first `n_keep` columns."""
+        return replace(
+            self,
+            offset=self.offset[:n_keep],
+            scale=self.scale[:n_keep, :n_keep],
+            form=self.form.integrated(n_keep, self.law),
+        )
+
+    def condition(self, x: Tensor) -> "Term":
+        """The term of the other columns where the first are `x` of shape (t,); not normalised."""
+        t = len(x)
+        u = self.whiten(x[None])[0]
+        return replace(
+            self,
+            log_coefficient=self.log_prefactor(u[None])[0],
+            offset=self.offset[t:] + self.scale[t:, :t] @ u,
+            scale=self.scale[t:, t:],
+            form=self.form.fixed(u),
+        )
+
+    def affine(self, location: Tensor, scale: Tensor) -> "Term":
+        """The term of location + scale·x."""
+        return replace(
+            self, offset=location + scale * self.offset, scale=scale[:, None] * self.scale
+        )

@@ -1,0 +1,251 @@
+"""Densities by the Born rule, and the wrappers that make one of them a density for data."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import singledispatch
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde import functional as QF
+from qaffde.nn.base import Density
+from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
+from qaffde.nn.calculus.polynomial import TrigonometricForm
+from qaffde.nn.calculus.terms import Term
+from qaffde.nn.density_matrix import DensityMatrix
+from qaffde.nn.fourier import FourierFeatures
+from qaffde.nn.measures import BaseMeasure
+
+
+class BornDensity(Density):
+    r"""Density by the Born rule, normalised in closed form.
+
+    .. math:: p(x) = m(x) \, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
+
+    with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
+    the base measure's density m and its Gram matrix G. It integrates to one for any L.
+
+    As a distribution of torch it has :attr:`event_shape`, an empty :attr:`batch_shape`,
+    :meth:`log_prob` of points of shape (..., d) and :meth:`sample`. Gradients flow to the points,
+    the factor and, if they learn, the frequencies and phases.
+
+    Parameters
+    ----------
+    features : FourierFeatures
+        φ, frozen or learnable.
+    factor : Tensor of shape (r, D)
+        L of the :class:`DensityMatrix`, a parameter.
+    measure : BaseMeasure
+
+    Examples
+    --------
+    >>> from qaffde.nn import BoxMeasure
+    >>> features = FourierFeatures.draw("paired", 8, bandwidth=torch.ones(1))
+    >>> unit = BoxMeasure(torch.zeros(1), torch.ones(1))
+    >>> density = BornDensity(features, torch.ones(1, 8), unit)
+    >>> x = torch.linspace(0, 1, 1001)[:, None]
+    >>> torch.trapezoid(density.log_prob(x).exp(), x[:, 0]).detach().round(decimals=4)
+    tensor(1.)
+    """
+
+    def __init__(self, features: FourierFeatures, factor: Tensor, measure: BaseMeasure) -> None:
+        super().__init__()
+        self.features = features
+        self.state = DensityMatrix(factor)
+        self.measure = measure
+
+    @property
+    def factor(self) -> nn.Parameter:
+        """The factor L of the density matrix."""
+        return self.state.factor
+
+    @property
+    def rank(self) -> int:
+        """The rank r of the density matrix."""
+        return self.state.rank
+
+    @property
+    def event_shape(self) -> torch.Size:
+        """Shape (d,) of a point."""
+        return torch.Size([self.features.n_dims])
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Empty: it is one density."""
+        return torch.Size()
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (...) at points of shape (..., d)."""
+        return self.log_unnormalized(x) - self.log_normalizer()
+
+    def log_unnormalized(self, x: Tensor) -> Tensor:
+        """Log m‖Lφ‖² of shape (...), not divided by its integral."""
+        flat = x.reshape(-1, x.shape[-1])
+        return (self._log_square(flat) + self.measure.log_density(flat)).reshape(x.shape[:-1])
+
+    def log_normalizer(self) -> Tensor:
+        """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
+        if torch.compiler.is_compiling() or self.learns():
+            return self.measure.log_normalizer(self.factor, self.features)
+        return self.derived(
+            "log_normalizer", lambda: self.measure.log_normalizer(self.factor, self.features)
+        )
+
+    def series(self) -> QF.LatticeSeries | None:
+        """The series of ‖Lφ‖² on a lattice; None beside one, or while something learns."""
+        if torch.compiler.is_compiling() or self.learns():
+            return None
+        return self.derived("series", self._series)
+
+    def _series(self) -> QF.LatticeSeries | None:
+        lattice = QF.Lattice.of(self.features.W)
+        return None if lattice is None else QF.LatticeSeries.of(lattice, self._square)
+
+    def _log_square(self, x: Tensor) -> Tensor:
+        """Log ‖Lφ‖² of shape (n,); on a lattice, once it is frozen, by a series of its waves."""
+        series = None if x.requires_grad else self.series()
+        q = self._square(x) if series is None else series(x, self._square)
+        return q.log()
+
+    def _square(self, x: Tensor) -> Tensor:
+        return self.state.expectation(self.features(x))
+
+    @torch.no_grad()
+    def sample(
+        self, sample_shape: Sequence[int] = (), generator: Generator | None = None
+    ) -> Tensor:
+        """Exact draws of shape ``(*sample_shape, d)``, float64."""
+        shape = torch.Size(sample_shape)
+        generator = torch.default_generator if generator is None else generator
+        return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
+
+    @torch.no_grad()
+    def normalize_(self) -> "BornDensity":
+        """Scale the factor in place so that tr(LGLᵀ) = 1; the density is unchanged."""
+        self.factor.mul_(torch.exp(-0.5 * self.log_normalizer()))
+        return self
+
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:
+        """Eigenvalues of the state LGLᵀ / tr(LGLᵀ), of shape (r,), falling, of sum one."""
+        return self.state.spectrum(self.measure.gram(self.features))
+
+    def extra_repr(self) -> str:
+        """Show the rank."""
+        return f"rank={self.rank}"
+
+
+class DefensiveDensity(Density):
+    r"""Mixture with a broad Gaussian: :math:`(1 - \varepsilon) p(x) + \varepsilon\, n(x)`.
+
+    A box ends and a trigonometric polynomial has zeros, but no point that a user may score is
+    impossible. The mass stays one.
+
+    Parameters
+    ----------
+    density : Density
+    epsilon : float
+        Weight of the background, about 1/(n + 1).
+    mean : Tensor of shape (d,)
+    covariance : Tensor of shape (d, d)
+    """
+
+    mean: Tensor
+    cholesky: Tensor
+
+    def __init__(self, density: Density, epsilon: float, mean: Tensor, covariance: Tensor) -> None:
+        super().__init__()
+        self.density = density
+        self.epsilon = epsilon
+        self.register_buffer("mean", mean)
+        self.register_buffer("cholesky", torch.linalg.cholesky(covariance))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,), finite for every finite x of shape (n, d)."""
+        log_background = QF.log_gaussian_density(x, self.mean, self.cholesky)
+        return torch.logaddexp(
+            self.density.log_prob(x) + math.log1p(-self.epsilon),
+            log_background + math.log(self.epsilon),
+        )
+
+
+class StandardizedDensity(Density):
+    """Density of x when z = (x − location) / scale has the given density.
+
+    Parameters
+    ----------
+    density : Density
+        Of z.
+    location, scale : Tensors of shape (d,)
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, density: Density, location: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.density = density
+        self.register_buffer("location", location)
+        self.register_buffer("scale", scale)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (n,) at x of shape (n, d), Jacobian included."""
+        far = torch.finfo(x.dtype).max ** 0.25  # all beyond is as impossible; cos ∞ is NaN
+        z = ((x - self.location) / self.scale).clamp(-far, far)
+        return self.density.log_prob(z) - self.scale.log().sum()
+
+
+def find_born(density: nn.Module) -> BornDensity:
+    """The Born density inside its wrappers."""
+    inner: nn.Module | None = density
+    while inner is not None and not isinstance(inner, BornDensity):
+        inner = dict(inner.named_children()).get("density")
+    if inner is None:
+        raise TypeError(f"{type(density).__name__} holds no Born density")
+    return inner
+
+
+def expand(density: Density) -> BornMixture:
+    """Write a density as a sum of terms, once for as long as it stays as it is.
+
+    Parameters
+    ----------
+    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
+    """
+    if isinstance(density, BornMixture):
+        return density
+    return density.derived("expansion", lambda: expansion(density))
+
+
+@singledispatch
+def expansion(density: Density) -> BornMixture:
+    """Sum of terms of a density, computed anew; each class of densities registers its own."""
+    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
+
+
+@expansion.register
+def _(density: BornDensity) -> BornMixture:
+    features = density.features
+    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
+    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
+    return BornMixture(born_terms(form, density.series(), density.measure))
+
+
+@expansion.register
+def _(density: DefensiveDensity) -> BornMixture:
+    inner = expand(density.density)
+    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
+    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
+    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
+    mean, C = density.mean.double(), density.cholesky.double()
+    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
+    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
+
+
+@expansion.register
+def _(density: StandardizedDensity) -> BornMixture:
+    inner = expand(density.density)
+    location, scale = density.location.double(), density.scale.double()
+    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)

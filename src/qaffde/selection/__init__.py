@@ -1,0 +1,23 @@
+"""Data → plan → model: summarize rows, select a plan, solve for a density."""
+
+from qaffde.selection.plan import Plan, Trial
+from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.select import select
+from qaffde.selection.solve import solve, sum_rows
+from qaffde.selection.sources import Source, summarize
+from qaffde.selection.spec import ModelSpec
+from qaffde.selection.summary import Moments, Summary
+
+__all__ = [
+    "ModelSpec",
+    "Moments",
+    "Plan",
+    "SelectionPolicy",
+    "Source",
+    "Summary",
+    "Trial",
+    "select",
+    "solve",
+    "sum_rows",
+    "summarize",
+]

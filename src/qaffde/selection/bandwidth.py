@@ -1,0 +1,125 @@
+"""Bandwidths by a rule."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+from torch import Generator, Tensor
+
+from qaffde import functional as QF
+from qaffde.selection.base_measure import draw_rows
+from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.summary import Summary
+from qaffde.training.sums import effective_count
+
+RULES = ("auto", "scott", "silverman")
+MEDIAN_ROWS = 1000
+HALF_OCTAVES = range(-12, 13)
+"""Bandwidths that the exact kernel density estimate is tried with, around Scott's."""
+
+
+def scott(n: float, d: int) -> float:
+    """Scott's factor n^(−1/(d+4)), in standard deviations of the data.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows, or the effective number of weighted ones.
+    d : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> round(scott(1000, 1), 4)
+    0.2512
+    """
+    return n ** (-1 / (d + 4))
+
+
+def silverman(n: float, d: int) -> float:
+    """Silverman's factor (n(d+2)/4)^(−1/(d+4)), in standard deviations of the data.
+
+    Parameters
+    ----------
+    n : float
+        Number of rows, or the effective number of weighted ones.
+    d : int
+        Number of columns.
+
+    Examples
+    --------
+    >>> round(silverman(1000, 1), 4)
+    0.2661
+    """
+    return (n * (d + 2) / 4) ** (-1 / (d + 4))
+
+
+def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
+    """Median distance of two different rows (of at most 1000), the habit of kernel methods.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, d)
+    generator : torch.Generator
+        Chooses the rows.
+
+    Returns
+    -------
+    float
+        One where no two rows differ.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [4.0]]), torch.Generator())
+    3.0
+    """
+    rows = torch.randperm(len(X), generator=generator)[:MEDIAN_ROWS]
+    distances = pdist(X[rows.numpy()])
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if len(distances) else 1.0
+
+
+def bandwidth_by_rule(
+    rule: str, base: str, z: Summary, generator: Generator, policy: SelectionPolicy
+) -> Tensor | None:
+    """Bandwidth of shape (d,) by a named rule; None leaves it to the held-out likelihood.
+
+    Parameters
+    ----------
+    rule : {"auto", "scott", "silverman"}
+    base : str
+        Kind of the base measure: "kernel" has no likelihood of its own, so that "auto" takes the
+        bandwidth of the exact estimate.
+    z : Summary
+        Of standardized rows.
+    generator : torch.Generator
+    policy : SelectionPolicy
+    """
+    n, d = effective_count(z.weight), z.rows.shape[1]
+    if rule == "auto" and base != "kernel":
+        return None
+    if rule == "auto":
+        factor = held_out_kde(z.rows, z.weight, generator, policy.kde_rows)
+    else:
+        factor = scott(n, d) if rule == "scott" else silverman(n, d)
+    return torch.full((d,), factor, dtype=torch.float64)
+
+
+def held_out_kde(Z: Tensor, weight: Tensor, generator: Generator, max_rows: int = 5000) -> float:
+    """Bandwidth of the best held-out likelihood of the exact estimate on a sample of the rows.
+
+    What is best for the sample is then shrunk to the number of rows by n^(−1/(d+4)), the rate at
+    which the best bandwidth falls.
+    """
+    n, d = Z.shape
+    sample = Z[draw_rows(weight, max_rows, generator)]
+    valid, train = sample.split([len(sample) // 4, len(sample) - len(sample) // 4])
+    squares = torch.cdist(valid, train).square()
+
+    def value(h: float) -> float:
+        width = torch.tensor(h, dtype=Z.dtype)
+        log_kernel = -squares * QF.gamma_from_bandwidth(width)
+        return float(log_kernel.logsumexp(1).mean() - QF.log_kernel_mass(width, d))
+
+    widths = [scott(len(train), d) * 2 ** (step / 2) for step in HALF_OCTAVES]
+    return max(widths, key=value) * (len(train) / n) ** (1 / (d + 4))

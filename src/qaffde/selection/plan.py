@@ -1,0 +1,243 @@
+"""The plan of a fit: everything that is settled before rows are summed or trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from qaffde.nn import BaseMeasure, DefensiveDensity, Density, FourierFeatures, StandardizedDensity
+from qaffde.selection.base_measure import BaseSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What a search moves about: base measure, bandwidth and how the density is found.
+
+    Parameters
+    ----------
+    base : BaseSpec
+    bandwidth : Tensor of shape (d,)
+        In the units of the plan.
+    ridge : float, optional
+        Of maximum likelihood, times the number of rows.
+    bare : bool
+        Whether the base measure is left as it is, with one constant feature.
+    """
+
+    base: BaseSpec
+    bandwidth: Tensor
+    ridge: float | None = None
+    bare: bool = False
+
+    def __str__(self) -> str:
+        if self.bare:
+            return f"{self.base}, bare"
+        h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
+        ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
+        return f"{self.base}, bandwidth {h}{ridge}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of a search.
+
+    Parameters
+    ----------
+    name : str
+    n_rows : int
+        Rows that it was fitted to and judged by.
+    log_likelihood : float
+        Mean over held-out rows, in the units of the data (of a classifier: minus the log-loss).
+    chosen : bool
+    """
+
+    name: str
+    n_rows: int
+    log_likelihood: float
+    chosen: bool = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """Units, base measure, features, and how the density is read from them; immutable.
+
+    Fits with the same plan can be added (:meth:`matches`). ``print(plan)`` shows what was chosen
+    and from what.
+
+    Parameters
+    ----------
+    method : {"closed_form", "likelihood", "classifier"}
+    location, scale : Tensors of shape (d,)
+        The features see z = (x − location) / scale.
+    bandwidth : Tensor of shape (d,)
+        In the units of z.
+    base : str
+        Description of the base measure.
+    measure : BaseMeasure
+        Of z.
+    features : FourierFeatures
+        Of z.
+    reach : Tensor of shape (2, d)
+        Ends, in the units of z, of what rows may be: those of the box, or those beyond which a
+        lattice of frequencies repeats itself; infinite where there are none.
+    measurement : str
+        How ρ is read, a key of :data:`qaffde.training.closed_form.READINGS`.
+    rank : int, float or "auto"
+    ridge : float
+        Of maximum likelihood: the share of the largest eigenvalue of G that is added to all.
+    min_trace, background, background_spread, tolerance
+        As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`.
+    n_rows : int
+        Rows that it was selected on.
+    trials : tuple of Trial
+        Candidates that were compared.
+    """
+
+    method: str
+    location: Tensor
+    scale: Tensor
+    bandwidth: Tensor
+    base: str
+    measure: BaseMeasure
+    features: FourierFeatures
+    reach: Tensor
+    measurement: str
+    rank: int | float | str
+    ridge: float
+    min_trace: float
+    background: float | str
+    background_spread: float
+    tolerance: float
+    n_rows: int
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def n_dims(self) -> int:
+        """The number of columns d."""
+        return len(self.location)
+
+    @property
+    def base_measure(self) -> str:
+        """Kind of the base measure."""
+        return self.base.partition(" ")[0]
+
+    def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
+        """Rows of shape (n, d) in the units of the plan.
+
+        Parameters
+        ----------
+        X : Tensor of shape (n, d)
+        number : sequence of int, optional
+            What messages call the rows; from 0 by default.
+
+        Raises
+        ------
+        ValueError
+            If a row lies beyond the reach: the density could not show it where it is.
+        """
+        Z = (X - self.location) / self.scale
+        outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
+        if outside.any():
+            row = int(outside.nonzero()[0, 0])
+            lower, upper = (self.location + self.scale * self.reach).tolist()
+            raise ValueError(
+                f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
+                f"{upper}; the first is row {row if number is None else number[row]}: "
+                f"{X[row].tolist()}. Drop them, give bounds that "
+                "hold all rows to come, or begin with partial_fit and base_measure='auto' or "
+                "'mixture', which have no ends"
+            )
+        return Z
+
+    def matches(self, other: "Plan") -> bool:
+        """Whether sums on both plans may be added: units, base measure and features agree."""
+        return (
+            (self.base_measure, self.measurement) == (other.base_measure, other.measurement)
+            and torch.equal(self.location, other.location)
+            and torch.equal(self.scale, other.scale)
+            and torch.equal(self.bandwidth, other.bandwidth)
+            and _same_state(self.measure, other.measure)
+            and _same_state(self.features, other.features)
+        )
+
+    def complete(self, born: Density, count: float) -> StandardizedDensity:
+        """Density of rows in their own units: background and units around a Born density of z.
+
+        Parameters
+        ----------
+        born : Density
+            Of z.
+        count : float
+            Effective number of rows, for the weight of the background.
+        """
+        return in_data_units(self.defended(born, count), self.location, self.scale)
+
+    def defended(self, born: Density, count: float) -> Density:
+        """The density of z with its background; the paper's "kernel" form has none."""
+        if self.base_measure == "kernel":
+            return born
+        zero = torch.zeros(self.n_dims, dtype=torch.float64)
+        covariance = self.background_spread**2 * torch.eye(self.n_dims, dtype=torch.float64)
+        return DefensiveDensity(born, background_weight(self.background, count), zero, covariance)
+
+    def without_trials(self) -> "Plan":
+        """The plan without the record of its search."""
+        return replace(self, trials=())
+
+    def __repr__(self) -> str:
+        n = self.features.n_features
+        return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
+
+    def __str__(self) -> str:
+        h = ", ".join(f"{number:.4g}" for number in self.bandwidth * self.scale)
+        lines = [
+            f"Plan ({self.method.replace('_', ' ')}, selected on {self.n_rows:,} rows)",
+            f"  base measure  {self.base}",
+            f"  bandwidth     {h}",
+            f"  features      {self.features.n_features}",
+            f"  rank          {self.rank}",
+        ]
+        if self.method == "closed_form":
+            lines.append(f"  measurement   {self.measurement}")
+        else:
+            lines.append(f"  ridge         {self.ridge:.4g}")
+        if self.trials:
+            width = max(len(trial.name) for trial in self.trials)
+            lines.append(f"  {'tried':{width}}     rows  held-out log-likelihood")
+            lines += [
+                f"  {trial.name:{width}}  {trial.n_rows:7,}  {trial.log_likelihood:.5f}"
+                + ("  chosen" if trial.chosen else "")
+                for trial in self.trials
+            ]
+        return "\n".join(lines)
+
+
+def check_plan(plan: object, method: str, d: int) -> Plan:
+    """The plan, if it is one of this method for rows of d columns."""
+    if not isinstance(plan, Plan):
+        raise ValueError(
+            f"plan={plan!r} must be a Plan: the plan_ of a fit, or what select returns"
+        )
+    if plan.method != method:
+        raise ValueError(f"the plan is one of {plan.method}; this estimator needs {method}")
+    if plan.n_dims != d:
+        raise ValueError(f"the plan is one of {plan.n_dims} columns, but X has {d}")
+    return plan
+
+
+def background_weight(background: float | str, count: float) -> float:
+    """Weight of the background, 1/(n + 1) if "auto"."""
+    return 1 / (count + 1) if background == "auto" else float(background)
+
+
+def in_data_units(density: Density, location: Tensor, scale: Tensor) -> StandardizedDensity:
+    """The density of rows in their own units, frozen."""
+    return StandardizedDensity(density, location, scale).requires_grad_(False).eval()
+
+
+def _same_state(first: nn.Module, second: nn.Module) -> bool:
+    states = first.state_dict(), second.state_dict()
+    return states[0].keys() == states[1].keys() and all(
+        torch.equal(value, states[1][name]) for name, value in states[0].items()
+    )

@@ -1,0 +1,225 @@
+"""Every constant of the search for a plan, in one place."""
+
+from dataclasses import dataclass
+
+from qaffde.parameters import check_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionPolicy:
+    r"""Constants of the search for base measure, bandwidth, rank and ridge.
+
+    Nothing here depends on the units of the data. The defaults were set on seed 0 of the planar
+    densities and of the random mixtures and are judged on other seeds by
+    ``python -m experiments run planar`` and ``dimensions``; exceptions are named.
+
+    Parameters
+    ----------
+    min_trace : float, default=0.9999
+        Share of the trace of ρ that a closed form keeps when `rank` is "auto".
+    background : float or "auto", default="auto"
+        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1). A
+        classifier takes 1e-4 of its base measure instead.
+    background_spread : float, default=2.0
+        Its standard deviation, in those of the data.
+    tolerance : float or "auto", default="auto"
+        Eigenvalues of G below this share of the largest count as zero; "auto" is 1e-6 for closed
+        forms and 1e-7 for maximum likelihood and classifiers.
+
+    few_rows : int, default=10
+        With fewer distinct rows nothing is held out: one Gaussian and Silverman's bandwidth.
+    fold_rows, n_folds : int, default=1000, 4
+        With fewer distinct rows than `fold_rows`, candidates are judged by `n_folds` folds.
+    valid_share : float, default=0.2
+        Share of the rows that one hold-out split holds out, and at most a quarter of those drawn.
+    rough_rows, fine_rows, fine_folds : int, default=40_000, 60_000, 3
+        Rows that candidates are compared on, and rows and folds of the last steps of maximum
+        likelihood (``python -m experiments run planar``: fewer folds cannot tell the last steps).
+
+    max_features, max_column_features, max_mixture_features : int, default=1000, 256, 350
+        Largest number of features; for one column; on a mixture of more than `many_parts` parts.
+    many_parts : int, default=128
+    rows_per_feature, min_features : int, default=4, 64
+        Fewer rows have fewer features: one for each four rows, but no fewer than 64.
+    lattice_margin : float, default=3.0
+        Bandwidths between the data and their next image on a lattice.
+    gaussian_reach : float, default=3.5
+        Standard deviations that a lattice must tell apart on one Gaussian.
+
+    max_box_columns : int, default=3
+        Columns beyond which a box is no candidate: it is nearly all empty.
+    room_rows : int, default=10
+        A roomy box leaves as much room at an end as its outermost rows of this number take.
+    mixture_sizes, many_mode_sizes : tuple of int
+        Sizes of Gaussian mixtures to compare, and those beyond `max_box_columns` columns.
+    mixture_patience : int, default=2
+        Sizes in a row that are worse than a smaller one before no larger one is tried.
+    mixture_ridge : float, default=1e-7
+        Variance added to every column of a component.
+    max_mixture_rows, max_choice_rows : int, default=100_000, 20_000
+        Rows that expectation–maximization sees, and sees while the size is chosen.
+
+    min_averaged_columns : int, default=3
+        From this number of columns on, maximum likelihood averages mixtures over their posterior.
+        (``python -m experiments run dimensions``: .05 to .3 nats over the most likely mixture.)
+    averaged_rows : int, default=80
+        Least rows for each mean and variance of a component.
+    averaged_sizes : tuple of int, default=(1, 8, 64, 128)
+        Components of a draw to compare.
+    averaged_parts : int, default=4
+        Components of a draw for each column, where there are fewer columns.
+    averaged_strength : float, default=20.0
+        Rows that the prior is worth, compared with none.
+    averaged_work, averaged_choice_work, max_sweeps : int, default=25_600, 10_240, 400
+        Sweeps times components of the chain, the same while choosing, and the most sweeps.
+    averaged_reach, averaged_seconds : float, default=0.02, 20.0
+        With few columns averages are tried if the most likely mixture is no more nats behind, and
+        if as many seconds are left.
+
+    min_scale : float, default=1e-3
+        Least standard deviation within components, of columns of deviation one.
+    closed_form_start, likelihood_start : float, default=0.5, 1.2
+        First bandwidth, in standard deviations within components of the mixture.
+    max_doublings, max_steps : int, default=6, 12
+        Most steps of the bandwidth in one direction.
+    many_rows : int, default=5000
+        From so many held-out rows on, of two indistinct bandwidths the smaller is taken.
+    rough_step, fine_step : float, default=2**0.5, 2**0.3
+        Factors between neighboring bandwidths.
+    rough_gain, fine_gain : float, default=1e-3, 2e-5
+        Nats that a step must gain.
+    max_stretched_columns : int, default=3
+        Up to this number of columns, each has a bandwidth of its own in maximum likelihood.
+    ridge_rows, ridge_step, blur_step : float, default=100.0, 3.0, 0.4
+        The ridge begins at ``ridge_rows / n`` and moves by the factor `ridge_step`; a mixture is
+        blurred by steps of so many bandwidths.
+    base_errors : float, default=2.0
+        Standard errors within which base measures are not told apart.
+    judge_iterations : int, default=20
+        Iterations of L-BFGS for a candidate.
+    search_share : float, default=0.7
+        Share of the time limit after which no new candidate is tried.
+    rank, many_columns_rank : int, default=16, 64
+        Of maximum likelihood up to `max_box_columns` columns and beyond
+        (``python -m benchmarks.solvers``: on potential_3 more than 8 changed no likelihood).
+    kde_rows : int, default=5000
+        Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
+
+    class_rows, class_rows_per_feature, class_features : int, default=4000, 5, 512
+        A classifier's candidates are judged on so many rows, or so many for each feature, and
+        first with no more than so many features.
+    class_few_rows : int, default=30
+    class_bandwidths : tuple of float
+        In units of √q for q coordinates.
+    class_finest : float, default=0.4
+        Share of the best bandwidth with few features below which more features do not reach.
+    class_ridges : tuple of float
+        Of the "coherent" measurement; "pretty_good" takes the largest but one.
+    class_ranks : tuple of int
+    class_usual_bandwidth : float, default=0.5
+        Where there is nothing to choose by.
+    class_gradient_rank, class_gradient_ridge : int, float, default=20, 1e-3
+        Of gradient training.
+    projected_columns, max_components, explained : int, int, float, default=16, 50, 0.95
+        More columns than the first are projected on components that hold the last share of their
+        variance, at most so many.
+    """
+
+    min_trace: float = 0.9999
+    background: float | str = "auto"
+    background_spread: float = 2.0
+    tolerance: float | str = "auto"
+
+    few_rows: int = 10
+    fold_rows: int = 1000
+    n_folds: int = 4
+    valid_share: float = 0.2
+    rough_rows: int = 40_000
+    fine_rows: int = 60_000
+    fine_folds: int = 3
+
+    max_features: int = 1000
+    max_column_features: int = 256
+    max_mixture_features: int = 350
+    many_parts: int = 128
+    rows_per_feature: int = 4
+    min_features: int = 64
+    lattice_margin: float = 3.0
+    gaussian_reach: float = 3.5
+
+    max_box_columns: int = 3
+    room_rows: int = 10
+    mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    many_mode_sizes: tuple[int, ...] = (64, 96, 128)
+    mixture_patience: int = 2
+    mixture_ridge: float = 1e-7
+    max_mixture_rows: int = 100_000
+    max_choice_rows: int = 20_000
+
+    min_averaged_columns: int = 3
+    averaged_rows: int = 80
+    averaged_sizes: tuple[int, ...] = (1, 8, 64, 128)
+    averaged_parts: int = 4
+    averaged_strength: float = 20.0
+    averaged_work: int = 25_600
+    averaged_choice_work: int = 10_240
+    max_sweeps: int = 400
+    averaged_reach: float = 0.02
+    averaged_seconds: float = 20.0
+
+    min_scale: float = 1e-3
+    closed_form_start: float = 0.5
+    likelihood_start: float = 1.2
+    max_doublings: int = 6
+    max_steps: int = 12
+    many_rows: int = 5000
+    rough_step: float = 2**0.5
+    fine_step: float = 2**0.3
+    rough_gain: float = 1e-3
+    fine_gain: float = 2e-5
+    max_stretched_columns: int = 3
+    ridge_rows: float = 100.0
+    ridge_step: float = 3.0
+    blur_step: float = 0.4
+    base_errors: float = 2.0
+    judge_iterations: int = 20
+    search_share: float = 0.7
+    rank: int = 16
+    many_columns_rank: int = 64
+    kde_rows: int = 5000
+
+    class_rows: int = 4000
+    class_rows_per_feature: int = 5
+    class_features: int = 512
+    class_few_rows: int = 30
+    class_bandwidths: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+    class_finest: float = 0.4
+    class_ridges: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    class_ranks: tuple[int, ...] = (3, 10, 30, 100)
+    class_usual_bandwidth: float = 0.5
+    class_gradient_rank: int = 20
+    class_gradient_ridge: float = 1e-3
+    projected_columns: int = 16
+    max_components: int = 50
+    explained: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_share("min_trace", self.min_trace, whole=True)
+        check_share("background", self.background, auto=True)
+        check_share("tolerance", self.tolerance, auto=True)
+
+    def n_features(self, n: int | None, d: int, n_parts: int = 1) -> int:
+        """Number of features for n rows (None: rows are still to come) of d columns.
+
+        On a base measure of many parts, each of which costs a Gram matrix, there are fewer.
+        """
+        many = n_parts > self.many_parts
+        most = self.max_mixture_features if many else self.max_features
+        if d == 1:
+            most = self.max_column_features
+        if n is None:
+            return most
+        return min(most, max(self.min_features, n // self.rows_per_feature))
+
+
+DEFAULT_POLICY = SelectionPolicy()

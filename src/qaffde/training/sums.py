@@ -1,0 +1,109 @@
+"""Sufficient statistics of weighted rows for a closed form; they add up over rows."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qaffde.nn import FourierFeatures
+from qaffde.training.closed_form import density_matrix, row_batches
+from qaffde.training.compute import DOUBLE, ComputeConfig
+
+ROUNDING = 1e-10
+"""Share of the whole below which what is left of a difference is rounding."""
+
+
+def effective_count(weight: Tensor) -> float:
+    """Kish's effective sample size (Σw)²/Σw², whatever the unit of the weights."""
+    share = weight / weight.max()
+    return float(share.sum() ** 2 / share.square().sum())
+
+
+def joint_count(*parts: tuple[float, float]) -> float:
+    """Effective size of several samples together, from their weights and effective sizes.
+
+    Examples
+    --------
+    >>> joint_count((2.0, 2.0), (3.0, 3.0))  # five rows of equal weight
+    5.0
+    """
+    total = sum(weight for weight, _ in parts)
+    return 1 / sum((weight / total) ** 2 / count for weight, count in parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    r"""Sufficient statistics :math:`\sum w \phi \phi^\top`, Σw and Σw² of weighted rows.
+
+    The sum of squared weights is kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which
+    does not overflow.
+
+    Parameters
+    ----------
+    rho : Tensor of shape (D, D)
+        Σ w φφᵀ.
+    weight : float
+        Σ w.
+    count : float
+        Effective number of rows.
+    """
+
+    rho: Tensor
+    weight: float
+    count: float
+
+    @classmethod
+    def of(
+        cls,
+        features: FourierFeatures,
+        Z: Tensor,
+        weight: Tensor,
+        compute: ComputeConfig = DOUBLE,
+    ) -> "Sums":
+        """Sums over rows of shape (n, d) with weights of shape (n,), in blocks."""
+        blocks = row_batches(Z, weight, compute.rows(features.n_features))
+        batches = ((compute.tensor(z), compute.tensor(w)) for z, w in blocks)
+        rho = density_matrix(compute.features(features), batches).cpu()
+        return cls(rho, float(weight.sum()), effective_count(weight))
+
+    def __add__(self, other: "Sums") -> "Sums":
+        count = joint_count((self.weight, self.count), (other.weight, other.count))
+        return Sums(self.rho + other.rho, self.weight + other.weight, count)
+
+    def __sub__(self, other: "Sums") -> "Sums":
+        weight = self.weight - other.weight
+        if weight <= ROUNDING * self.weight:
+            raise ValueError(
+                f"rows of weight {other.weight:g} cannot be forgotten: the fit holds "
+                f"{self.weight:g}, and something must be left; fit anew instead"
+            )
+        share = self._square_share(weight) - other._square_share(weight)
+        if not 0 < share <= 1 + ROUNDING * self._square_share(weight):
+            raise ValueError(f"{NOT_FITTED}: their weights do not fit those that were added")
+        return Sums(_difference(self.rho, other.rho), weight, 1 / min(share, 1.0))
+
+    def __mul__(self, factor: float) -> "Sums":
+        return Sums(factor * self.rho, factor * self.weight, self.count)
+
+    def _square_share(self, total: float) -> float:
+        """Sum of squares of the weights, in units of `total`²."""
+        return (self.weight / total) ** 2 / self.count
+
+
+NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
+
+
+def _difference(whole: Tensor, part: Tensor) -> Tensor:
+    """Difference of density matrices, which must not be negative by more than rounding.
+
+    A Cholesky factor tells at a tenth of the cost of eigenvalues. Negative ones within rounding
+    stay in the sum, where rows that return meet them again; every reading clips them.
+    """
+    rest = whole - part
+    slack = ROUNDING * whole.trace() * torch.eye(len(rest), dtype=rest.dtype)
+    if torch.linalg.cholesky_ex(rest + slack).info > 0:
+        least = float(torch.linalg.eigvalsh(rest)[0])
+        raise ValueError(
+            f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
+        )
+    return rest
