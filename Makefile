@@ -31,10 +31,11 @@ demo: $(STAMP) ## fit, score and sample a small example
 test: $(STAMP) ## run the tests on all cores, coverage shown (PYTEST_ARGS='-m "not slow"' for the quick ones)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov $(PYTEST_ARGS)
 
-lint: $(STAMP) ## ruff (rules and format) and mypy
+lint: $(STAMP) ## ruff (rules and format), mypy, and imports that point one way
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(STAMP) ## let ruff rewrite the sources
 	@$(BIN)/ruff check --fix-only .

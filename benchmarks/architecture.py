@@ -98,6 +98,11 @@ def entered(work: Callable[[], Any], package: ModuleType) -> tuple[int, int]:
     return len({path for path, _ in seen}), len(seen)
 
 
+def pair(counts: tuple[int, int]) -> str:
+    """Two counts as a cell."""
+    return f"{counts[0]} / {counts[1]}"
+
+
 def row(name: str, *values: object) -> None:
     """Print one measure of all packages."""
     print(f"{name:52}" + "".join(f"{value!s:>22}" for value in values))
@@ -143,8 +148,8 @@ def main() -> None:
     }
     step()
     for name, work in fits.items():
-        beside = f"{'%d / %d' % entered(step, zuko)} (a step)" if name == "QAFFDE().fit" else ""
-        row(f"modules / functions that {name} enters", "%d / %d" % entered(work, qaffde), beside)
+        beside = f"{pair(entered(step, zuko))} (a step)" if name == "QAFFDE().fit" else ""
+        row(f"modules / functions that {name} enters", pair(entered(work, qaffde)), beside)
 
     def walk() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -152,7 +157,7 @@ def main() -> None:
             qaffde.QAFFDE(random_state=0).fit(chunks([X[:200], X[200:]])).save(path)
             qaffde.load(path).score_samples(X)
 
-    row("chunks → fit → file → scores", "%d / %d" % entered(walk, qaffde), "")
+    row("chunks → fit → file → scores", pair(entered(walk, qaffde)), "")
 
 
 if __name__ == "__main__":

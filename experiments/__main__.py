@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from experiments.images import recipes
 from experiments.registry import EXPERIMENTS, Selection, plan, run
 from experiments.report import report
 from experiments.rows import Row
@@ -31,6 +32,13 @@ class Budget(StrEnum):
     paper = "paper"
 
 
+class Variant(StrEnum):
+    """How parameters of a comparison of densities are chosen."""
+
+    tuned = "tuned"
+    untuned = "untuned"
+
+
 Names = Annotated[list[str] | None, typer.Argument(help="Experiments; none is all with rows.")]
 Several = Annotated[list[str] | None, typer.Option(help="Names, by commas or repeated.")]
 Numbers = Annotated[list[str] | None, typer.Option(help="Numbers, by commas or repeated.")]
@@ -43,6 +51,9 @@ def run_command(
     sets: Several = None,
     methods: Several = None,
     budget: Budget = Budget.quick,
+    variant: Annotated[Variant, typer.Option(help="Tuned by trials, or the defaults.")] = (
+        Variant.tuned
+    ),
     seeds: Numbers = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes, each of one thread.")] = 1,
     out: Folder = None,
@@ -51,7 +62,7 @@ def run_command(
 ) -> None:
     """Run an experiment; rows that are there already are not measured again."""
     with _clear_errors():
-        selection = Selection(_names(sets), _names(methods), _seeds(seeds), storage)
+        selection = Selection(_names(sets), _names(methods), _seeds(seeds), variant.value, storage)
         budget_name = budget.value
         planned = plan(name, budget_name, selection, out, retry_failed=retry_failed)
         total, there = len(planned.tasks), planned.n_done
@@ -95,14 +106,31 @@ def report_command(
             typer.echo(path)
 
 
+@app.command("recipe")
+def recipe_command(
+    set_name: Annotated[str, typer.Argument(metavar="SET", help="Data set of images.")],
+    method: Annotated[str, typer.Argument(help="A method of the experiment on images.")],
+    given: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")] = None,
+    seed: int = 0,
+    rows: Annotated[Path, typer.Option(help="File of the rows.")] = recipes.ROWS,
+) -> None:
+    """Try a recipe of the experiment on images, judged by training images alone."""
+    with _clear_errors():
+        values = dict(map(recipes.parse_value, given or ()))
+        row = recipes.run(set_name, method, values, seed, rows)
+    typer.echo("already there" if row is None else (row["error"] or row["metrics"]))
+
+
 @app.command("list")
 def list_command() -> None:
     """List experiments, their budgets, and how many rows are there."""
     for name, experiment in EXPERIMENTS.items():
         typer.echo(f"{name:<11} {experiment.summary}")
         for budget in experiment.config().budgets:
-            planned = plan(name, budget)
-            typer.echo(f"{'':<11} {budget:<9} {planned.n_done} of {len(planned.tasks)} rows")
+            for variant in experiment.variants:
+                planned = plan(name, budget, Selection(variant=variant))
+                counts = f"{planned.n_done} of {len(planned.tasks)} rows"
+                typer.echo(f"{'':<11} {budget:<9} {variant:<8} {counts}")
 
 
 @contextmanager
@@ -168,13 +196,13 @@ def _progress(total: int, there: int) -> Iterator[Listener]:
 def _summary(row: Row) -> str:
     if "kind" in row:
         return f"{row['kind']}, D = {row['n_features']}, seed {row['seed']}: {row['mse']:.1e}"
-    stage = "final" if row["stage"] == "final" else f"trial {row['trial']}"
+    stage = row["stage"] if row["trial"] is None else f"trial {row['trial']}"
     head = f"{row['method']} on {row['set']}, seed {row['seed']}, {stage}"
     if row["status"] == "failed":
         return f"{head}: failed, {row['error']['type']}: {row['error']['message']}"
     if row["status"] == "pruned":
         return f"{head}: pruned"
-    if stage != "final":
+    if row["stage"] == "trial":
         return f"{head}: log-likelihood {row['validation']:.4f}"
     metrics = row["metrics"]
     if row["experiment"] == "images":

@@ -1,12 +1,16 @@
-"""What a runner runs: cells, and the rows that they yield."""
+"""What a runner runs: cells, the rows that they yield, and locks on those under way."""
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.rows import Row
+from filelock import FileLock  # comes with torch
+
+from experiments.rows import Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,44 @@ class Measured:
 
     row: Row
     pictures: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Rows that a cell need not measure, and locks on those that it does.
+
+    Two runs may work on the same rows: each is measured by the one that claims it first.
+
+    Parameters
+    ----------
+    done : dict of {str: Row}
+        Rows that were there at the start, by identity.
+    rows : Path
+        File of the rows.
+    n_seen : int
+        Lines that the file had at the start.
+    locks : Path
+        Folder of the locks.
+    """
+
+    done: Mapping[str, Row]
+    rows: Path
+    n_seen: int
+    locks: Path
+
+    @contextmanager
+    def claim(self, task: str) -> Iterator[Row | None]:
+        """The row of a task, or None if it is to be measured, which no other run does meanwhile.
+
+        The lock is held until the block ends: the row must be on the disk by then.
+        """
+        if task in self.done:
+            yield self.done[task]
+            return
+        self.locks.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.locks / f"{task}.lock"):
+            since = {row["id"]: row for row in read_rows(self.rows)[self.n_seen :]}
+            yield since.get(task)
 
 
 class Cell(Protocol):
@@ -31,8 +73,11 @@ class Cell(Protocol):
         """Rows of its own, of all that are there, which need not be measured again."""
         return {task: done[task] for task in self.tasks() if task in done}
 
-    def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
-        """Measure what is not done, each row as soon as it is there."""
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
+        """Measure what is not done, each row as soon as it is there.
+
+        A row is yielded while its task is claimed.
+        """
 
 
 def identity(*parts: Any) -> str:

@@ -2,14 +2,14 @@
 
 A cell is one method on one set. Its trials choose parameters by the likelihood of validation
 rows; the best is then trained anew for every seed, and only then the test rows and the true
-density are looked at.
+density are looked at. An untuned cell has no trials: the method is trained as it comes.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from experiments.cells import Cell, Measured, identity
+from experiments.cells import Cell, Ledger, Measured, identity
 from experiments.config import DensityBudget, DensityConfig, MethodBudget
 from experiments.methods import Parameters, check_parameters, find_method
 from experiments.rows import Row
@@ -20,11 +20,15 @@ from experiments.trials import CellRun, chosen
 UNUSED = {"seeds", "sets", "methods", "least_lead"}
 UNUSED_IN_TRIALS = {"trials", "final_steps", "n_test"}
 """Settings that do not change what a row holds, or only through what has a place of its own."""
+VARIANTS = ("tuned", "untuned")
+"""Parameters by trials, or the defaults."""
 
 
 @dataclass(frozen=True)
 class DensityCell(Cell):
     """One method on one set: its trials, and the trainings that follow.
+
+    An untuned cell trains the defaults, once for each seed, and nothing else.
 
     Parameters
     ----------
@@ -33,6 +37,7 @@ class DensityCell(Cell):
     budget : DensityBudget
     storage : str
         URL of Optuna's storage.
+    variant : {"tuned", "untuned"}
     """
 
     experiment: str
@@ -41,11 +46,17 @@ class DensityCell(Cell):
     method: str
     budget: DensityBudget
     storage: str = ""
+    variant: str = "tuned"
 
     @property
     def label(self) -> str:
         """Name for people."""
-        return f"{self.method} on {self.set}"
+        return f"{self.method} on {self.set}" + (", untuned" if self.is_untuned else "")
+
+    @property
+    def is_untuned(self) -> bool:
+        """Whether the defaults are trained, without trials."""
+        return self.variant == "untuned"
 
     @property
     def own(self) -> MethodBudget:
@@ -64,17 +75,21 @@ class DensityCell(Cell):
 
     def tasks(self) -> list[str]:
         """Identities of all rows of this cell."""
+        if self.is_untuned:
+            return [self.identity(seed, "untuned") for seed in self.seeds]
         trials = [self.identity(self.seeds[0], "trial", k) for k in range(self.budget.trials)]
         return trials + [self.identity(seed, "final") for seed in self.seeds]
 
     def identity(self, seed: int, stage: str, trial: int | None = None) -> str:
         """Short name of a row: of all that decides what it will hold, but the machine."""
+        place = [self.experiment, self.budget_name, self.set, self.method, seed, stage, trial]
+        if stage == "untuned":
+            return identity(place, {"n_train": self.budget.n_train, "n_test": self.budget.n_test})
         unused = UNUSED | UNUSED_IN_TRIALS if stage == "trial" else UNUSED
         settings = {k: v for k, v in asdict(self.budget).items() if k not in unused}
         own: Row = {"search": dict(self.own.search), "n_valid": self.n_valid}
         if stage == "final":
             own |= {"final": dict(self.own.final), "search_seed": self.seeds[0]}
-        place = [self.experiment, self.budget_name, self.set, self.method, seed, stage, trial]
         method = find_method(self.method)
         is_fixed = trial in range(1, len(method.also) + 1)  # and depends on no other setting
         space = method.also[trial - 1] if trial and is_fixed else method.space
@@ -83,6 +98,8 @@ class DensityCell(Cell):
     def kept(self, done: Mapping[str, Row]) -> dict[str, Row]:
         """Rows that are there; trainings of a setting that is no longer chosen do not count."""
         found = super().kept(done)
+        if self.is_untuned:
+            return found
         trials = [found[task] for task in self.tasks()[: self.budget.trials] if task in found]
         if len(trials) < self.budget.trials:
             return found
@@ -93,9 +110,9 @@ class DensityCell(Cell):
             if row["stage"] == "trial" or "chosen_trial" not in row or _choice(row) == choice
         }
 
-    def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
-        return CellRun(self, done).measure()
+        return CellRun(self, ledger).measure()
 
 
 def density_cells(
@@ -107,6 +124,7 @@ def density_cells(
     methods: tuple[str, ...] | None = None,
     seeds: tuple[int, ...] | None = None,
     storage: str = "",
+    variant: str = "tuned",
 ) -> list[DensityCell]:
     """Cells of an experiment, or of a part of it, checked before anything runs."""
     budget = config.budgets[budget_name]
@@ -125,7 +143,7 @@ def density_cells(
     for name in names:
         find_target(name)
     return [
-        DensityCell(experiment, budget_name, name, method, budget, storage)
+        DensityCell(experiment, budget_name, name, method, budget, storage, variant)
         for name in names
         for method in chosen
     ]

@@ -8,13 +8,13 @@ are N(2, 1); errors are over held-out pairs of them.
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
-from experiments.cells import Cell, Measured, identity
+from experiments.cells import Cell, Ledger, Measured, identity
 from experiments.config import KernelBudget, KernelConfig
 from experiments.rows import Row, provenance
 from qaffde.nn import FourierFeatures
@@ -80,7 +80,7 @@ class KernelCell(Cell):
         ]
         return identity(place, settings)
 
-    def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
         b = self.budget
         config = AdaptiveConfig(
@@ -90,10 +90,11 @@ class KernelCell(Cell):
             learning_rate=b.learning_rate,
         )
         for D in b.n_features:
-            if (name := self.identity(D)) not in done:
-                shown = (D, self.seed) == (SHOWN_FEATURES, b.seeds[0])
-                place = {"id": name, "experiment": "kernel", "budget": self.budget_name}
-                yield Measured(place | measure(self.kind, D, self.seed, config, shown=shown))
+            name, shown = self.identity(D), (D, self.seed) == (SHOWN_FEATURES, b.seeds[0])
+            with ledger.claim(name) as known:
+                if known is None:
+                    place = {"id": name, "experiment": "kernel", "budget": self.budget_name}
+                    yield Measured(place | measure(self.kind, D, self.seed, config, shown=shown))
 
 
 def kernel_cells(

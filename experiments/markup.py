@@ -32,7 +32,7 @@ def rows_section(densities: Sequence[Results], others: Sequence[Row]) -> Section
         for trial in results.trials:
             trials.setdefault((trial["set"], trial["method"]), []).append(trial)
         for row in results.current:
-            if row["stage"] == "final" or row["status"] == "failed":
+            if row["stage"] != "trial" or row["status"] == "failed":
                 own = trials.get((row["set"], row["method"]), [])
                 parts.append(_row_details(row, own if row["stage"] == "final" else []))
     parts += [_row_details(row, []) for row in others]
@@ -63,7 +63,8 @@ def headline(row: Row) -> str:
     if "kind" in row:
         return f"{row['kind']}, D = {row['n_features']}, seed {row['seed']}"
     methods = IMAGE_METHODS if _is_of_images(row) else METHODS
-    return f"{methods[row['method']].label} on {row['set']}, seed {row['seed']}"
+    untuned = ", untuned" if row.get("stage") == "untuned" else ""
+    return f"{methods[row['method']].label} on {row['set']}, seed {row['seed']}{untuned}"
 
 
 def _figures(row: Row) -> str:

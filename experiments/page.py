@@ -1,7 +1,7 @@
 """One self-contained HTML page from rows: tables, densities, curves, and the rows themselves."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 from statistics import mean
@@ -18,6 +18,7 @@ from experiments.sets import dims_and_scale
 from experiments.tables import (
     DIGITS,
     METRIC_NOTES,
+    UNTUNED,
     dimension_verdict,
     number,
     verdict,
@@ -50,7 +51,7 @@ def planar_section(results: Results, title: str) -> Section:
     paper = paper_figures()["planar"]
     parts = [f'<p class="lead">{escape(verdict(results))}</p>']
     parts += [_metric_part(results, metric, paper.get(metric, {})) for metric in METRICS]
-    parts += [_seconds_part(results)]
+    parts += [_seconds_part(results), *_untuned_parts(results, METRICS, paper)]
     if results.pictures:
         parts += [
             "<h3>Densities</h3><p>The true density first. Colours go by the square root of the "
@@ -72,14 +73,16 @@ def dimensions_section(results: Results, title: str) -> Section:
         for metric in ("spearman", "excess_nll")
         for scale in scales
     ]
-    tables = [_metric_part(results, metric, {}) for metric in ("spearman", "excess_nll")]
+    shown = ("spearman", "excess_nll")
+    tables = [_metric_part(results, metric, {}) for metric in shown]
+    tables += [_seconds_part(results), *_untuned_parts(results, shown, {})]
     body = (
         "<p>Mixtures of 10·d Gaussians of standard deviation s in d columns. s = 1 is the paper's "
         "text, and the modes overlap; s = 0.2 keeps them apart. Dotted lines are classical "
         f"methods. {escape(dimension_verdict(results))}</p>"
         f'\n<div class="charts">{"".join(charts)}</div>\n'
     )
-    return Section("dimensions", title, body + "\n".join([*tables, _seconds_part(results)]))
+    return Section("dimensions", title, body + "\n".join(tables))
 
 
 def kernel_section(rows: Sequence[Row], title: str) -> Section:
@@ -109,6 +112,16 @@ def kernel_section(rows: Sequence[Row], title: str) -> Section:
     return Section("kernel", title, body)
 
 
+def _untuned_parts(
+    results: Results, metrics: Iterable[str], paper: dict[str, dict[str, dict[str, float]]]
+) -> list[str]:
+    untuned = results.untuned
+    if not untuned.finals:
+        return []
+    parts = [_metric_part(untuned, metric, paper.get(metric, {})) for metric in metrics]
+    return [f"<h3>Untuned</h3><p>{UNTUNED}</p>", *parts]
+
+
 def _metric_part(results: Results, metric: str, paper: dict[str, dict[str, float]]) -> str:
     lines = []
     for name in results.sets:
@@ -122,7 +135,8 @@ def _metric_part(results: Results, metric: str, paper: dict[str, dict[str, float
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
     heads = ["set", *(METHODS[m].label for m in results.methods)]
     note = METRIC_NOTES[metric] + (" Below, the paper's figure." if paper else "")
-    return f"<h3>{METRICS[metric]}</h3><p>{note}</p>\n{sortable_table(heads, lines)}"
+    which = ", untuned" if results.stage == "untuned" else ""
+    return f"<h3>{METRICS[metric]}{which}</h3><p>{note}</p>\n{sortable_table(heads, lines)}"
 
 
 def _cell(figure: Figure | None, metric: str, paper: float | None, *, best: bool) -> str:

@@ -11,7 +11,7 @@ from experiments.config import (
     KernelConfig,
     load_config,
 )
-from experiments.density import density_cells
+from experiments.density import VARIANTS, density_cells
 from experiments.images.cells import image_cells
 from experiments.images.config import ImageConfig
 from experiments.kernel import kernel_cells
@@ -28,6 +28,8 @@ class Selection:
     ----------
     sets, methods : tuple of str, optional
     seeds : tuple of int, optional
+    variant : {"tuned", "untuned"}
+        Of comparisons of densities: parameters by trials, or the defaults.
     storage : str, optional
         URL of Optuna's storage; None is a SQLite file beside the rows.
     scratch : Path, optional
@@ -37,6 +39,7 @@ class Selection:
     sets: tuple[str, ...] | None = None
     methods: tuple[str, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    variant: str = "tuned"
     storage: str | None = None
     scratch: Path | None = None
 
@@ -59,6 +62,11 @@ class Experiment:
     config: Callable[[], DensityConfig | KernelConfig | ImageConfig]
     cells: Callable[[str, Selection], Sequence[Cell]] = field(repr=False)
 
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Those that it may be run in."""
+        return VARIANTS if isinstance(self.config(), DensityConfig) else VARIANTS[:1]
+
 
 def _densities(name: str) -> Callable[[str, Selection], Sequence[Cell]]:
     def cells(budget: str, selection: Selection) -> Sequence[Cell]:
@@ -70,6 +78,7 @@ def _densities(name: str) -> Callable[[str, Selection], Sequence[Cell]]:
             methods=selection.methods,
             seeds=selection.seeds,
             storage=selection.storage or "",
+            variant=selection.variant,
         )
 
     return cells
@@ -153,6 +162,9 @@ def plan(
     """Cells of an experiment and where their rows go; nothing runs yet."""
     experiment, files = find_experiment(name), find_files(name, budget, folder)
     chosen = selection or Selection()
+    if chosen.variant not in experiment.variants:
+        known = ", ".join(experiment.variants)
+        raise ValueError(f"{name} has no variant {chosen.variant!r}; it has {known}")
     chosen = replace(
         chosen,
         storage=chosen.storage or files.storage,
@@ -203,5 +215,7 @@ def run(
 def _prepare(name: str, files: Files, selection: Selection | None) -> None:
     """Create Optuna's tables once, before several processes want them."""
     files.folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(find_experiment(name).config(), DensityConfig):
-        open_storage((selection and selection.storage) or files.storage)
+    chosen = selection or Selection()
+    is_searched = chosen.variant == "tuned"
+    if is_searched and isinstance(find_experiment(name).config(), DensityConfig):
+        open_storage(chosen.storage or files.storage)

@@ -1,7 +1,7 @@
 """Tables, figures and the page from the rows of experiments, and from nothing else."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +10,12 @@ from experiments import figures, page, tables
 from experiments.config import DensityConfig
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
+from experiments.images import recipes
 from experiments.images import tables as image_tables
 from experiments.images.config import ImageConfig
 from experiments.images.results import ImageResults
 from experiments.markup import Section, rows_section
+from experiments.pages import fill
 from experiments.registry import EXPERIMENTS, find_experiment, find_files
 from experiments.results import Results
 from experiments.rows import ROOT, Row, read_rows
@@ -41,6 +43,8 @@ class Part:
         Rows of a comparison of densities.
     others : tuple of Row
         Rows of another experiment.
+    excerpts : dict of {(str, str): str}
+        What stands between the markers of other pages, by path and name of the markers.
     """
 
     tables: str
@@ -48,6 +52,7 @@ class Part:
     section: Section
     densities: Results | None = None
     others: tuple[Row, ...] = ()
+    excerpts: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -84,6 +89,10 @@ def report(
         paths.append(_write(folder / f"tables_{name}.md", part.tables))
         for file, draw in part.figures.items():
             paths.append(figures.save_figure(draw(), folder / "figures" / file))
+        if folder == DOCS:
+            for (place, marker), text in part.excerpts.items():
+                fill(ROOT / place, marker, text)
+                paths.append(ROOT / place)
     return [*paths, write_page(parts, budget, folder / PAGE)]
 
 
@@ -131,6 +140,7 @@ def _planar(budget: str, rows: Path | None) -> Part:
         drawn if results.pictures else {},
         page.planar_section(results, title),
         results,
+        excerpts={("README.md", "planar"): tables.planar_excerpt(results)},
     )
 
 
@@ -165,6 +175,7 @@ def _images(budget: str, rows: Path | None) -> Part:
         image_figures.image_figures(results),
         image_page.images_section(results, config.title),
         others=tuple(results.current),
+        excerpts={("docs/classification.md", "recipes"): recipes.table(read_rows(recipes.ROWS))},
     )
 
 

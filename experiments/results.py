@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -65,13 +65,15 @@ class Results:
     ----------
     rows, pictures : list of Row
         As they stand in the files; of two rows in one place the later counts.
-    sets : tuple of str
-        Order of the sets.
+    sets_in_order : tuple of str
+    stage : {"final", "untuned"}
+        Trainings that figures are of: those that follow trials, or those of the defaults.
     """
 
     rows: list[Row]
     pictures: list[Row]
     sets_in_order: tuple[str, ...]
+    stage: str = "final"
 
     @cached_property
     def current(self) -> list[Row]:
@@ -81,12 +83,17 @@ class Results:
 
     @cached_property
     def finals(self) -> dict[tuple[str, str], list[Row]]:
-        """Complete final rows by set and method, a row for each seed."""
+        """Complete rows of the stage by set and method, a row for each seed."""
         found: dict[tuple[str, str], list[Row]] = {}
         for row in self.current:
-            if row["stage"] == "final" and row["status"] == "complete":
+            if row["stage"] == self.stage and row["status"] == "complete":
                 found.setdefault((row["set"], row["method"]), []).append(row)
         return found
+
+    @property
+    def untuned(self) -> "Results":
+        """The same rows, but figures are of the defaults."""
+        return replace(self, stage="untuned")
 
     @property
     def sets(self) -> list[str]:
@@ -125,6 +132,12 @@ class Results:
         figures = (self.figure(name, method, key) for name in self.sets)
         return median(figure.value for figure in figures if figure is not None)
 
+    def total_seconds(self, method: str) -> float:
+        """What all rows of a method took: trainings of the stage, and the trials before them."""
+        stages = {self.stage, "trial"} if self.stage == "final" else {self.stage}
+        rows = (row for row in self.current if row["method"] == method)
+        return sum(row["seconds"] for row in rows if row["stage"] in stages)
+
     def best(self, name: str, metric: str, methods: Iterable[str]) -> str | None:
         """Method of the best mean on a set."""
         found = {m: f.value for m in methods if (f := self.figure(name, m, metric)) is not None}
@@ -145,7 +158,7 @@ class Results:
     def _order(self, row: Row) -> tuple[Any, ...]:
         known = self.sets_in_order
         place = known.index(row["set"]) if row["set"] in known else len(known)
-        stage = row["stage"] == "final"
+        stage = ("trial", "final", "untuned").index(row["stage"])
         return (
             place,
             row["set"],

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from threadpoolctl import threadpool_limits
 
-from experiments.cells import Cell
+from experiments.cells import Cell, Ledger
 from experiments.pictures import TRUTH
 from experiments.rows import Row, append_row, read_rows
 
@@ -55,7 +55,7 @@ class Files:
 
     @property
     def scratch(self) -> Path:
-        """Folder of the checkpoints of rows that are under way."""
+        """Folder of the locks and checkpoints of rows that are under way."""
         return self.folder / f"{self.stem}.unfinished"
 
     @property
@@ -88,16 +88,18 @@ def run_cells(
     on_row : callable
         Called in this process with every new row.
     """
+    n_seen = len(read_rows(files.rows))
     done = finished(files, retry_failed=retry_failed)
     left = [cell for cell in cells if len(cell.kept(done)) < len(cell.tasks())]
     if not left:
         return
+    work = [(cell, Ledger(cell.kept(done), files.rows, n_seen, files.scratch)) for cell in left]
     if jobs == 1:
         with one_thread():
-            for cell in left:
-                _run_cell(cell, cell.kept(done), files, on_row)
+            for cell, ledger in work:
+                _run_cell(cell, ledger, files, on_row)
     else:
-        _run_parallel(left, done, files, min(jobs, len(left)), on_row)
+        _run_parallel(work, files, min(jobs, len(left)), on_row)
 
 
 def finished(files: Files, *, retry_failed: bool = False) -> dict[str, Row]:
@@ -121,9 +123,9 @@ def one_thread() -> Iterator[None]:
 
 
 def _run_cell(
-    cell: Cell, done: Mapping[str, Row], files: Files, on_row: Listener = lambda row: None
+    cell: Cell, ledger: Ledger, files: Files, on_row: Listener = lambda row: None
 ) -> None:
-    for measured in cell.run(done):
+    for measured in cell.run(ledger):
         for picture in _new_pictures(measured.pictures, files):
             append_row(picture, files.pictures)
         append_row(measured.row, files.rows)
@@ -139,7 +141,7 @@ def _new_pictures(pictures: Sequence[Row], files: Files) -> list[Row]:
 
 
 def _run_parallel(
-    cells: Sequence[Cell], done: Mapping[str, Row], files: Files, jobs: int, on_row: Listener
+    work: Sequence[tuple[Cell, Ledger]], files: Files, jobs: int, on_row: Listener
 ) -> None:
     new = _Tail(files.rows)
     others = set(multiprocessing.active_children())
@@ -148,7 +150,7 @@ def _run_parallel(
             jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
         )
         try:
-            waiting = {pool.submit(_run_cell, cell, cell.kept(done), files) for cell in cells}
+            waiting = {pool.submit(_run_cell, cell, ledger, files) for cell, ledger in work}
             while waiting:
                 over, waiting = wait(waiting, POLL_SECONDS, return_when=FIRST_COMPLETED)
                 for row in new.rows():

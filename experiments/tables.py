@@ -1,7 +1,8 @@
 """Markdown pages from rows: ours beside the paper's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 from experiments.kernel import errors_of
 from experiments.methods import METHODS
@@ -30,6 +31,14 @@ BOLD = {
     False: "The best of a line in bold.",
     True: "The best of a line in bold, the paper's figures in brackets.",
 }
+EXCERPT = {
+    "spearman": "Spearman correlation",
+    "excess_nll": "Negative log-likelihood above that of the true density, in nats",
+}
+UNTUNED = (
+    "The methods as they come: every parameter at its default, on as many rows. Means over seeds, "
+    "± their standard deviation. Rows that name a `source` are older, and of other draws."
+)
 NEURAL = tuple(name for name, method in METHODS.items() if method.kind == "neural")
 
 
@@ -46,9 +55,22 @@ def planar_page(results: Results, title: str, budget: str) -> str:
         ),
         f"## Ours and the best of the others\n\n{ours_table(results)}\n\n{verdict(results)}",
         f"## Seconds\n\n{seconds_table(results)}",
+        *_untuned_parts(results, METRICS, paper),
+        "## Pictures\n\n![Densities on a mesh](figures/planar_mesh.png)\n\n"
+        "![True against estimated density](figures/planar_scatter.png)",
         _chosen(results),
     ]
     return "\n\n".join([*parts, rebuild("planar", budget)])
+
+
+def planar_excerpt(results: Results) -> str:
+    """Ours, untuned and tuned, beside the best of the others."""
+    paper = paper_figures()["planar"]
+    parts = (
+        f"{title}:\n\n{variants_table(results, metric, paper.get(metric, {}))}"
+        for metric, title in EXCERPT.items()
+    )
+    return "\n\n".join(parts)
 
 
 def dimensions_page(results: Results, title: str, budget: str) -> str:
@@ -67,6 +89,7 @@ def dimensions_page(results: Results, title: str, budget: str) -> str:
     parts += [
         f"## Ours among the neural methods\n\n{dimension_verdict(results)}",
         f"## Seconds\n\n{seconds_table(results)}",
+        *_untuned_parts(results, ("spearman", "excess_nll"), {}),
     ]
     return "\n\n".join([*parts, _paper_dimensions(), rebuild("dimensions", budget)])
 
@@ -111,6 +134,41 @@ def metric_table(
     return markdown_table(["set", *(METHODS[m].label for m in results.methods)], lines)
 
 
+def variants_table(results: Results, metric: str, paper: Mapping[str, Mapping[str, float]]) -> str:
+    """A line for each set: ours untuned and tuned, the best of the others, and the paper's."""
+    ours = [
+        (variant, m, f"{METHODS[m].label}, {word}")
+        for word, variant in (("untuned", results.untuned), ("tuned", results))
+        for m in OURS
+        if m in variant.methods
+    ]
+    others = [m for m in results.methods if m not in OURS]
+    published = paper.get("qaffde", {})
+    lines = []
+    for name in results.sets:
+        line = [_cell(variant.figure(name, m, metric), metric) for variant, m, _ in ours]
+        line.append(_named(results, name, results.best(name, metric, others), metric))
+        if published:
+            line.append(f"{published[name]:.4f}" if name in published else "")
+        lines.append([name, *line])
+    head = ["set", *(label for *_, label in ours), "best other, tuned"]
+    return markdown_table(head + (["the paper's QAFFDE"] if published else []), lines)
+
+
+def _untuned_parts(
+    results: Results, metrics: Iterable[str], paper: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Tables of the defaults, where there are rows of them."""
+    untuned = results.untuned
+    if not untuned.finals:
+        return []
+    parts = [f"## Untuned\n\n{UNTUNED}"]
+    for metric in metrics:
+        table = metric_table(untuned, metric, paper.get(metric, {}))
+        parts.append(f"### {METRICS[metric]}, untuned\n\n{table}")
+    return [*parts, f"### Seconds, untuned\n\n{seconds_table(untuned)}"]
+
+
 def ours_table(results: Results) -> str:
     """A line for each set: the better of ours, the best of the others, and who wins."""
     others = [m for m in results.methods if m not in OURS]
@@ -146,7 +204,7 @@ def seconds_table(results: Results) -> str:
     lines, totals = [], []
     for method in results.methods:
         medians = [f"{results.seconds(method, key):.3g}" for key in SECONDS]
-        totals.append(sum(row["seconds"] for row in results.current if row["method"] == method))
+        totals.append(results.total_seconds(method))
         lines.append([METHODS[method].label, *medians, f"{totals[-1]:.0f}"])
     lines.append(["all", "", "", f"{sum(totals):.0f}"])
     return markdown_table(["method", *SECONDS.values(), "all trials and trainings s"], lines)

@@ -1,7 +1,7 @@
 """The work of one cell: trials that choose parameters, and the trainings that follow."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from experiments.attempts import Times, attempt
-from experiments.cells import Measured
+from experiments.cells import Ledger, Measured
 from experiments.config import DensityBudget
 from experiments.methods import Method, Parameters, Reference, find_method
 from experiments.pictures import TRUTH, picture, picture_box, truth_picture
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 LIKELIHOOD_METRICS = ("excess_nll", "excess_nll_standard_error")
 PLANE = 2
 
+Choose = Callable[[Any], tuple[Parameters, Row]]
+"""Parameters for some training rows, and what a row says of how they were chosen."""
+
 
 class CellRun:
     """The work of one cell.
@@ -32,30 +35,39 @@ class CellRun:
     Parameters
     ----------
     cell : DensityCell
-    done : dict of {str: Row}
-        Rows that are there, by identity.
+    ledger : Ledger
+        Rows that are there, and locks on the others.
     """
 
-    def __init__(self, cell: "DensityCell", done: Mapping[str, Row]) -> None:
-        self.cell, self.done, self.budget = cell, done, cell.budget
+    def __init__(self, cell: "DensityCell", ledger: Ledger) -> None:
+        self.cell, self.ledger, self.budget = cell, ledger, cell.budget
         self.method: Method = find_method(cell.method)
         self.target = find_target(cell.set)
 
     def measure(self) -> Iterator[Measured]:
         """Measure what is not done."""
+        if self.cell.is_untuned:
+            yield from self._all("untuned", lambda rows: ({}, {"sampled": {}}))
+            return
         trials: list[Row] = []
         search: Search | None = None
         for k in range(self.budget.trials):
-            known = self.done.get(self.cell.identity(self.cell.seeds[0], "trial", k))
-            if known is None:
-                search = search or self._search()
-                search.remember(trials)
-                known = self._trial(search, k, trials)
-                yield Measured(known)
-            trials.append(known)
+            with self.ledger.claim(self.cell.identity(self.cell.seeds[0], "trial", k)) as known:
+                row = known
+                if row is None:
+                    search = search or self._search()
+                    search.remember(trials)
+                    row = self._trial(search, k, trials)
+                    yield Measured(row)
+            trials.append(row)
+        yield from self._all("final", lambda rows: self._choose(rows, trials))
+
+    def _all(self, stage: str, choose: Choose) -> Iterator[Measured]:
+        """Trainings of all seeds that are not done."""
         for seed in self.cell.seeds:
-            if self.cell.identity(seed, "final") not in self.done:
-                yield self._final(seed, trials)
+            with self.ledger.claim(self.cell.identity(seed, stage)) as known:
+                if known is None:
+                    yield self._training(seed, stage, choose)
 
     def _search(self) -> Search:
         cell = self.cell
@@ -98,29 +110,37 @@ class CellRun:
         search.tell(trial, row)
         return row
 
-    def _final(self, seed: int, trials: list[Row]) -> Measured:
-        row = self._row(seed, "final", None) | {"n_train": self.budget.n_train}
+    def _choose(self, rows: Any, trials: list[Row]) -> tuple[Parameters, Row]:
+        """Parameters of the best trial for these rows, and what a row says of it."""
+        best = _best(trials, self.budget.least_lead)
+        growth = self.budget.n_train / self.budget.n_search
+        reference = self._reference(rows, trials, growth)
+        sampled = self.method.resolve(dict(best["sampled"]), reference)
+        parameters = self._steps(self.budget.final_steps) | self._own("final") | sampled
+        said = {
+            "chosen_trial": best["trial"],
+            "sampled": best["sampled"],
+            "validation": best["validation"],
+        }
+        return parameters, said
+
+    def _training(self, seed: int, stage: str, choose: Choose) -> Measured:
+        row = self._row(seed, stage, None) | {"n_train": self.budget.n_train}
         pictures: list[Row] = []
+        is_drawn = stage == "final" and seed == self.cell.seeds[0] and self.target.n_dims == PLANE
 
         def work() -> Row:
-            best = _best(trials, self.budget.least_lead)
             draws = self._draws(seed)
-            rows = draws.train
-            growth = self.budget.n_train / self.budget.n_search
-            reference = self._reference(rows, trials, growth)
-            sampled = self.method.resolve(dict(best["sampled"]), reference)
-            parameters = self._steps(self.budget.final_steps) | self._own("final") | sampled
+            parameters, said = choose(draws.train)
             model = self.method.make(**parameters, random_state=seed)
             times = Times()
-            times.fit(lambda: model.fit(rows))
+            times.fit(lambda: model.fit(draws.train))
             log_p = times.score(lambda: model.score_samples(draws.test))
             log_p_true = self.target.log_prob(draws.test)
-            if self.target.n_dims == PLANE and seed == self.cell.seeds[0]:
+            if is_drawn:
                 pictures.extend(self._pictures(row["id"], model, draws, log_p))
             return {
-                "chosen_trial": best["trial"],
-                "sampled": best["sampled"],
-                "validation": best["validation"],
+                **said,
                 "n_test": len(draws.test),
                 "metrics": self._metrics(log_p_true, log_p),
                 **self._fitted(model),
@@ -130,7 +150,8 @@ class CellRun:
         return Measured(attempt(row, work), tuple(pictures))
 
     def _draws(self, seed: int) -> Draws:
-        most = max(self.budget.n_train, self.budget.n_search)
+        untuned = self.cell.is_untuned
+        most = max(self.budget.n_train, 0 if untuned else self.budget.n_search)
         return Draws(self.target, seed, most, self.cell.n_valid, self.budget.n_test)
 
     def _row(self, seed: int, stage: str, trial: int | None) -> Row:

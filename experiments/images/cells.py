@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.attempts import Times, attempt
-from experiments.cells import Cell, Measured, identity
+from experiments.cells import Cell, Ledger, Measured, identity
 from experiments.images.config import ImageBudget, ImageConfig, ImageMethodBudget
 from experiments.images.methods import ImageMethod, check_recipe, find_image_method
 from experiments.images.metrics import (
@@ -93,11 +93,12 @@ class ImageCell(Cell):
         place = [EXPERIMENT, self.budget_name, self.set, self.method, seed]
         return identity(place, self._sizes(), dict(self.recipe))
 
-    def run(self, done: Mapping[str, Row]) -> Iterator[Measured]:
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
         for seed in self.seeds:
-            if self.identity(seed) not in done:
-                yield self._measure(seed)
+            with ledger.claim(self.identity(seed)) as known:
+                if known is None:
+                    yield self._measure(seed)
 
     def _measure(self, seed: int) -> Measured:
         pictures: list[Row] = []

@@ -46,6 +46,16 @@ def test_run_resumes_and_reports(experiments, tmp_path):
 
 
 @pytest.mark.usefixtures("tiny")
+def test_the_untuned_are_a_variant(experiments, tmp_path):
+    options = ["--variant", "untuned", "--sets", "arc", "--methods", "gmm", "--seeds", "7,8"]
+    done = experiments("run", "planar", *options, "--out", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert "2 rows, 0 there already" in done.output
+    assert "[2/2] gmm on arc, seed 8, untuned: Spearman" in done.output
+    assert not list(tmp_path.glob("*.optuna.db"))
+
+
+@pytest.mark.usefixtures("tiny")
 def test_another_storage(experiments, tmp_path):
     url = f"sqlite:///{tmp_path / 'elsewhere.db'}"
     options = ["--sets", "arc", "--methods", "gmm", "--out", str(tmp_path), "--storage", url]
@@ -58,7 +68,9 @@ def test_list(experiments):
     listed = experiments("list")
     assert listed.exit_code == 0
     assert "planar      nine planar densities" in listed.output
+    assert "quick     tuned    " in listed.output
     assert "of 297 rows" in listed.output
+    assert "standard  untuned  " in listed.output
 
 
 @pytest.mark.parametrize(
@@ -69,6 +81,11 @@ def test_list(experiments):
         (["run", "planar", "--methods", "svm"], "unknown method 'svm'"),
         (["run", "planar", "--seeds", "one"], "--seeds takes whole numbers such as 100,101"),
         (["run", "kernel", "--sets", "arc"], "kernel has one data set"),
+        (
+            ["run", "kernel", "--variant", "untuned"],
+            "kernel has no variant 'untuned'; it has tuned",
+        ),
+        (["recipe", "audio", "lenet"], "unknown set 'audio'; choose one of mnist"),
         (["report", "planar", "--rows", "nowhere"], "has no rows; run: python -m experiments run"),
     ],
 )

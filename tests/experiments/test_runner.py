@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from experiments import methods as method_registry
 from experiments import search
+from experiments.cells import Ledger
 from experiments.methods import Method
 from experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
 from experiments.rows import append_row, read_rows
@@ -78,12 +80,15 @@ def test_what_is_there_is_not_run_again(measured):
     assert measured.rows.read_bytes() == before
 
 
-def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured):
+def started(files):
+    """Another process that runs the cells and says which rows it measured."""
     command = [sys.executable, "-c", SCRIPT, str(files.folder)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    ) as run:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+
+
+def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured):
+    with started(files) as run:
         first = [run.stdout.readline().strip() for _ in range(2)]
         run.kill()
     there = [row["id"] for row in read_rows(files.rows)]
@@ -98,6 +103,36 @@ def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured)
 
 
 @pytest.mark.slow
+def test_two_runs_at_once_measure_each_row_once(files, measured):
+    runs = [started(files) for _ in range(2)]
+    said = [run.communicate()[0].split() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    rows = read_rows(files.rows)
+    assert sorted(said[0] + said[1]) == sorted(row["id"] for row in rows)
+    assert without_timings(rows) == without_timings(read_rows(measured.rows))
+
+
+def test_a_claimed_row_is_waited_for(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    ledger, found = Ledger({"old": {"id": "old"}}, path, 0, tmp_path / "locks"), []
+
+    def other_run():
+        with ledger.claim("new") as known:
+            found.append(known)
+
+    with ledger.claim("new") as known:
+        assert known is None
+        waiting = threading.Thread(target=other_run)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        append_row({"id": "new"}, path)
+    waiting.join(10)
+    assert found == [{"id": "new"}]
+    with ledger.claim("old") as known:
+        assert known == {"id": "old"}
+
+
 def test_two_processes_give_the_rows_of_one(files, measured):
     seen = []
     run_cells(tiny_cells(files), files, jobs=2, on_row=lambda row: seen.append(row["id"]))

@@ -216,7 +216,8 @@ class QAFFDESGD(BornEstimator):
         )
         plan = peers.first(lambda: self._plan(summary, spec, seed, run))
         Z = plan.standardize(codes)
-        if has_parameters(encoder):
+        around: Callable[[Density], Density]
+        if encoder is not None and has_parameters(encoder):
             around = partial(_behind_trained, plan, encoder, effective_count(weight))
             born, history = self._learn(plan, Z, values, around, weight, seed, run)
         elif config.learn_features:

@@ -57,10 +57,7 @@ class ClosedForm(Method):
         best = search.simplest(choices, search.rough)
         if best.base.name == "mixture":
             best = self._blurred(search, best, fixed=h is not None)
-        if h is not None:
-            return best
-        share = float(search.splits[search.rough][0].train_weight.sum() / search.weight.sum())
-        return replace(best, bandwidth=best.bandwidth * share ** (1 / (search.Z.shape[1] + 4)))
+        return best
 
     def _bandwidth(self, search: Search, start: Choice) -> Choice:
         """Doublings to a bracket, then half steps; among many rows the smaller of a tie."""

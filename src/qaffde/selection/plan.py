@@ -31,9 +31,13 @@ class Choice:
     bare: bool = False
 
     def __str__(self) -> str:
+        return self.describe(torch.ones_like(self.bandwidth))
+
+    def describe(self, scale: Tensor) -> str:
+        """Name with the bandwidth in the units of the data, whose scale has shape (d,)."""
         if self.bare:
-            return f"{self.base}, bare"
-        h = ", ".join(f"{number:.4g}" for number in self.bandwidth)
+            return f"{self.base} alone"
+        h = ", ".join(f"{number:.4g}" for number in self.bandwidth * scale)
         ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
         return f"{self.base}, bandwidth {h}{ridge}"
 

@@ -141,8 +141,8 @@ class Search:
 
     Attributes
     ----------
-    values : dict of {(str, int): float}
-        Mean held-out log-likelihood of every candidate and number of rows.
+    values : dict of {(str, int): (Choice, float)}
+        Candidates by name and number of rows, and their mean held-out log-likelihood.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Search:
         self.policy, self.seed, self.deadline = policy, seed, deadline
         self.known = {} if known is None else known
         self.report = report
-        self.values: dict[tuple[str, int], float] = {}
+        self.values: dict[tuple[str, int], tuple[Choice, float]] = {}
         self.seconds: dict[int, float] = {}
         self.fits: dict[tuple[BaseSpec, int, int], BaseMeasure] = {}
 
@@ -320,7 +320,7 @@ class Search:
     def value(self, choice: Choice, rows: int) -> float:
         """Mean held-out log-likelihood."""
         mean = weighted_mean(self.scores(choice, rows), self.held_out_weight(rows))
-        self.values[str(choice), rows] = mean
+        self.values[str(choice), rows] = choice, mean
         return mean
 
     def ties(self, choice: Choice, best: Choice, rows: int, errors: float = 1.0) -> bool:
@@ -377,9 +377,23 @@ class Search:
         longest = max(self.seconds.values(), default=0.0)
         return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
 
-    def trials(self, chosen: Choice, log_scale: float) -> tuple[Trial, ...]:
-        """What was compared, in the units of the data."""
+    def trials(self, chosen: Choice, scale: Tensor) -> tuple[Trial, ...]:
+        """What was compared, in the units of the data, whose scale has shape (d,)."""
+        log_scale = float(scale.log().sum())
         return tuple(
-            Trial(name, rows, value - log_scale, chosen=name == str(chosen))
-            for (name, rows), value in self.values.items()
+            Trial(
+                choice.describe(scale),
+                len(self.splits[rows][0].train) + len(self.splits[rows][0].valid),
+                value - log_scale,
+                chosen=name == str(chosen),
+            )
+            for (name, rows), (choice, value) in self.values.items()
         )
+
+    @property
+    def shrinkage(self) -> float:
+        """Ratio n^(−1/(d+4)) of the best bandwidths for all rows and for those of a split."""
+        if not self.values:
+            return 1.0
+        share = self.splits[self.rough][0].train_weight.sum() / self.weight.sum()
+        return float(share) ** (1 / (self.Z.shape[1] + 4))

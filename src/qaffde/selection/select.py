@@ -1,6 +1,7 @@
 """From a summary of the rows to a plan, by held-out likelihood."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -93,7 +94,11 @@ def select(
     )
     given = None if h is None else h / scale
     box = None if ends is None else (ends - location) / scale
-    choice = _choose(search, method, z, given, box)
+    chosen = _choose(search, method, z, given, box)
+    choice = chosen
+    if given is None and spec.method == "closed_form":  # kernels narrow as rows become many
+        factor = z.shrinkage * search.shrinkage
+        choice = replace(chosen, bandwidth=chosen.bandwidth * factor)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
     return Plan(
@@ -113,7 +118,7 @@ def select(
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
-        trials=search.trials(choice, float(scale.log().sum())),
+        trials=search.trials(chosen, scale),
     )
 
 
@@ -130,12 +135,8 @@ def _choose(
     if known is None:
         known = bandwidth_by_rule(rule, bases[0].kind, z, search.generator(), policy)
     if known is not None and (few or _is_settled(spec, bases)):
-        choice = method.unsearched(bases[0], known, z.moments.count)
-    else:
-        choice = method.choose(search, bases, known)
-    if h is not None or choice.bare or spec.method == "likelihood":
-        return choice
-    return Choice(choice.base, choice.bandwidth * z.shrinkage, choice.ridge, choice.bare)
+        return method.unsearched(bases[0], known, z.moments.count)
+    return method.choose(search, bases, known)
 
 
 def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:

@@ -115,9 +115,7 @@ def train_jointly(
         **run.loop_arguments("learning", config.max_steps),
     )
     density.double()
-    W, b, a = (
-        part.detach().to(space.level)
-        for part in (born.features.W, born.features.b, born.features.a)
-    )
+    features = born.features
+    W, b, a = (p.detach().to(space.level) for p in (features.W, features.b, features.a))
     learned = DensityMatrix(born.state.factor.detach().to(space.level))
     return replace(space, features=FourierFeatures(W, b, a)).density(learned).cpu(), history

@@ -1,15 +1,10 @@
 """Recipes of the experiment on images, judged by training images alone.
 
-    python -m experiments.recipes run SET METHOD [NAME=VALUE …] [--seed N]
-    python -m experiments.recipes report
-
-``run`` trains a method on all training images but 5000, drawn once, which then judge it, and
-appends a row to a JSON-lines file. The recipe is that of the configuration, with what is given in
-its place; an interrupted training goes on from its checkpoint. ``report`` rebuilds the table in
-docs/classification.md from the rows. Test images take no part in any of this.
+A method is trained on all training images but 5000, drawn once, which then judge it. The recipe
+is that of the configuration, with what is given in its place; an interrupted training goes on
+from its checkpoint. Test images take no part in any of this.
 """
 
-import argparse
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +19,10 @@ from experiments.images.cells import Parts, fitted, measured
 from experiments.images.config import ImageConfig
 from experiments.images.methods import IMAGE_METHODS, check_recipe, find_image_method
 from experiments.images.sets import IMAGE_SETS, load_images
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, append_row, markdown_table, read_rows
+from experiments.rows import RESULTS, Row, append_row, markdown_table, read_rows
 from qaffde.training.checkpoint import Checkpoint
 
-ROWS = ROOT / "experiments/results/recipes.jsonl"
-PAGE = ROOT / "docs/classification.md"
+ROWS = RESULTS / "recipes.jsonl"
 
 N_JUDGES, LEAST_SHARE = 5000, 5
 """Training images that judge, but at most one in so many of a small set."""
@@ -50,6 +43,8 @@ def run(
     name: str, method: str, given: Mapping[str, Any], seed: int = 0, path: Path = ROWS
 ) -> Row | None:
     """Append the row of one recipe; None where the file has it already."""
+    if name not in IMAGE_SETS:
+        raise ValueError(f"unknown set {name!r}; choose one of {', '.join(IMAGE_SETS)}")
     recipe = recipe_of(method, name) | dict(given)
     check_recipe(method, recipe, f"{method} on {name}")
     place = {"set": name, "method": method, "seed": seed, "recipe": recipe}
@@ -125,28 +120,4 @@ def parse_value(text: str) -> tuple[str, Any]:
     try:
         return name, tomllib.loads(f"value = {value if found else ''}")["value"]
     except tomllib.TOMLDecodeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not name=value, as in TOML") from None
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    runner = commands.add_parser("run")
-    runner.add_argument("set", choices=list(IMAGE_SETS))
-    runner.add_argument("method", choices=list(IMAGE_METHODS))
-    runner.add_argument("given", nargs="*", type=parse_value, metavar="NAME=VALUE")
-    runner.add_argument("--seed", type=int, default=0)
-    for command in (runner, commands.add_parser("report")):
-        command.add_argument("--rows", type=Path, default=ROWS)
-    chosen = parser.parse_args(arguments)
-    if chosen.command == "report":
-        fill(PAGE, "recipes", table(read_rows(chosen.rows)))
-        return
-    row = run(chosen.set, chosen.method, dict(chosen.given), chosen.seed, chosen.rows)
-    found = None if row is None else (row["error"] or row["metrics"])
-    print("already there" if found is None else found, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        raise ValueError(f"{text!r} is not name=value, as in TOML") from None
