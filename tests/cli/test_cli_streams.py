@@ -51,7 +51,7 @@ def test_an_untuned_stream_equals_an_untuned_fit_in_memory(qaffde, frame, write,
     whole = QAFFDE(32, random_state=0).fit(frame)
     found = load(tmp_path / "m")
     np.testing.assert_allclose(found.score_samples(frame), whole.score_samples(frame), atol=1e-10)
-    assert found.weight_sum_ == 200
+    assert found.sums_.weight == 200
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -65,7 +65,7 @@ def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkey
     ends = [(-7.0, None), (None, None)]
     whole = QAFFDE(48, 0.4, base_measure="box", bounds=ends, random_state=0).fit(frame)
     np.testing.assert_allclose(model.score_samples(frame), whole.score_samples(frame), atol=1e-10)
-    assert model.weight_sum_ == 200
+    assert model.sums_.weight == 200
 
 
 @pytest.mark.usefixtures("small_batches")

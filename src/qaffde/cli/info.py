@@ -12,7 +12,7 @@ from qaffde.plot.evaluate import names_of
 from qaffde.streams.table import DataError
 
 LEARNED = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")
-DIAGNOSTICS = ("effective_rank", "purity", "entropy")
+DIAGNOSTICS = ("effective_rank", "purity", "von_neumann_entropy")
 
 
 def info(model: Path, *, json: bool) -> None:
@@ -35,8 +35,8 @@ def info(model: Path, *, json: bool) -> None:
 def describe(model: Any) -> dict[str, Any]:
     """Facts of a fitted estimator, as far as it has them."""
     facts: dict[str, Any] = {"columns": names_of(model)}
-    if hasattr(model, "weight_sum_"):
-        facts["total_weight"] = model.weight_sum_
+    if hasattr(model, "sums_"):
+        facts["total_weight"] = float(model.sums_.weight)
     facts |= attributes(model, *LEARNED)
     if facts.get("base_measure", "kernel") != "kernel":
         facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}

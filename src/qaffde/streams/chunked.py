@@ -61,7 +61,7 @@ def chunks(
     >>> rows
     <Chunks of rows by 2 columns>
     >>> model = QAFFDE(random_state=0).fit(rows)
-    >>> model.weight_sum_
+    >>> model.sums_.weight
     2000.0
     """
     rows = _opened(source, columns, weights, missing)
