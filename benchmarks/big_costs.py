@@ -23,7 +23,7 @@ from experiments.rows import Row, provenance
 from qaffde import QAFFDE
 from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, gather, look_at, on_part, total, tree
-from qaffde.streams.arrow import open_dataset, read_dataset
+from qaffde.streams import chunks
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}
 """Two numbers of rows, for each number of columns."""
@@ -98,8 +98,7 @@ def parquet_rows(d: int) -> Row:
     """Reading and decoding of Parquet files in the cache of the operating system."""
 
     def read(folder: Path) -> None:
-        dataset = open_dataset(folder)
-        for _ in read_dataset(dataset, dataset.schema.names):
+        for _ in chunks(folder).read():
             pass
 
     with tempfile.TemporaryDirectory() as scratch:

@@ -27,10 +27,11 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.fuzz_files import SECONDS, WATCHED, cut, flip, flip_header, splice
-from qaffde.cli.data import open_sink, open_table, pick_columns
-from qaffde.cli.data.rows import Missing, read_rows
-from qaffde.cli.data.table import import_pyarrow
 from qaffde.cli.errors import MENDABLE, message_of
+from qaffde.cli.sinks import open_sink
+from qaffde.streams.arrow import import_pyarrow
+from qaffde.streams.files import open_table
+from qaffde.streams.selection import TableChunks, pick_columns
 
 MEMORY = 4 << 30
 """Address space beyond what a child begins with: more for a table of a few rows is a bomb."""
@@ -122,8 +123,8 @@ def make_files(folder: Path) -> list[Path]:
     for suffix in SUFFIXES:
         paths.append(folder / f"table{suffix}")
         chosen = columns if suffix.startswith(".np") else words
-        with open_sink(str(paths[-1])) as sink:
-            sink.write(pa.RecordBatch.from_pydict(chosen))
+        with open_sink(str(paths[-1])) as write:
+            write(pa.RecordBatch.from_pydict(chosen))
     paths.append(folder / "stream.arrows")
     batch = pa.RecordBatch.from_pydict(words)
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -148,12 +149,12 @@ def outcome(path: Path) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with open_table(str(path)) as table:
-                numeric = [str(j) for j, is_one in enumerate(table.numeric) if is_one]
-                selection = pick_columns(table, numeric or None)
-                for chunk in read_rows(selection, Missing.drop, without=()):
-                    assert np.isfinite(chunk.X).all()
-                    chunk.batch.to_pylist()
+            table = open_table(path)
+            numeric = [str(j) for j, is_one in enumerate(table.numeric) if is_one]
+            rows = TableChunks(table, *pick_columns(table, numeric or None), missing="drop")
+            for batch in rows.batches(*range(len(table.names))):
+                assert np.isfinite(batch.rows).all()
+                batch.table.to_pylist()
     except MENDABLE as error:
         message = message_of(error)
         fine = "\n" not in message and len(message) < 1000 and message.isprintable()

@@ -1,16 +1,23 @@
 """Density estimation with quantum adaptive Fourier features."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from qaffde._version import __version__
-from qaffde.estimators import (
-    QAFFDE,
-    QAFFDESGD,
-    FourierFeatures,
-    QAFFDEClassifier,
-    QAFFDEOutlierDetector,
-)
-from qaffde.files import FileError, export_onnx, load, save
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, solve, summarize
-from qaffde.training import ComputeConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from qaffde.estimators import (
+        QAFFDE,
+        QAFFDESGD,
+        FourierFeatures,
+        QAFFDEClassifier,
+        QAFFDEOutlierDetector,
+    )
+    from qaffde.files import FileError, export_onnx, load, save
+    from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
+    from qaffde.selection.select import select
+    from qaffde.selection.solve import solve
+    from qaffde.training import ComputeConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
@@ -32,3 +39,19 @@ __all__ = [
     "solve",
     "summarize",
 ]
+_HOMES = ("estimators", "files", "selection", "training")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``qaffde --help`` needs no torch."""
+    if name in __all__:
+        for home in _HOMES:
+            module = import_module(f"qaffde.{home}")
+            if name in module.__all__:
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module 'qaffde' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -18,7 +18,7 @@ BROKEN = {
     "late.csv": (b"a,b\n" + b"1,2\n" * 300 + b"1,oops\n", "column 'b' has 'oops' in line 302"),
     "twice.csv": (b"a,a\n1,2\n", "the column 'a' stands twice"),
     "gap.csv": (b"a,b\n1,2\n3,\n", "column 'b' has no value in row 1; use --missing drop"),
-    "infinite.csv": (b"a,b\n1,inf\n2,3\n", "column 'b' is infinite in row 0"),
+    "infinite.csv": (b"a,b\n1,inf\n2,3\n", "row 0 has infinity in column 'b'"),
     "nul.csv": (b"a,b\n1,\x002\n", "has a NUL character"),
     "latin.csv": (b"a,b\n1,\xe9\n", "is no text in UTF-8"),
     "constant.csv": (b"a,b\n1,2\n1,3\n", "constant"),
@@ -72,7 +72,7 @@ def test_arrays_that_are_no_tables(qaffde, tmp_path):
 
 CALLS = {
     "no such data": (["fit", "{dir}/none.csv", "-o", "{dir}/m"], "none.csv does not exist"),
-    "folder": (["fit", "{dir}", "-o", "{dir}/m"], "is a folder; name a file"),
+    "folder": (["fit", "{dir}", "-o", "{dir}/m"], "cannot be read as Parquet"),
     "no such folder": (["fit", "{data}", "-o", "{dir}/no/m"], "does not exist; create it first"),
     "device": (["fit", "{data}", "-o", "/dev/null"], "/dev/null is no regular file"),
     "output folder": (["fit", "{data}", "-o", "{dir}"], "is no regular file"),
@@ -80,11 +80,11 @@ CALLS = {
     "column twice": (["fit", "{data}", "-c", "x,0", "-o", "{dir}/m"], "one of them twice"),
     "weights picked": (
         ["fit", "{data}", "-c", "x,y", "--weights", "x", "-o", "{dir}/m"],
-        "of weights is among --columns",
+        "of weights is among the columns",
     ),
     "negative weights": (
         ["fit", "{data}", "-c", "x", "--weights", "y", "-o", "{dir}/m"],
-        "has negative ones",
+        "has the weight -",
     ),
     "parameter": (
         ["fit", "{data}", "--base-measure", "cube", "-o", "{dir}/m"],
@@ -92,7 +92,7 @@ CALLS = {
     ),
     "header of parquet": (
         ["fit", "{dir}/words.parquet", "--header", "-o", "{dir}/m"],
-        "--header and --no-header do not apply",
+        "is not text, so header does not apply",
     ),
     "words": (["fit", "{dir}/words.parquet", "-o", "{dir}/m"], "columns are not numeric: t, u"),
     "no such model": (["score", "{dir}/none", "{data}"], "none does not exist"),
@@ -116,6 +116,10 @@ CALLS = {
         "QAFFDE was fitted without training steps",
     ),
     "truth": (["plot", "{model}", "--kind", "truth", "-o", "{dir}/p.png"], "pass truth"),
+    "output is the data": (["fit", "{data}", "-o", "{data}"], "would replace the input"),
+    "output links to the data": (["fit", "{data}", "-o", "{dir}/link.csv"], "replace the input"),
+    "scores into the data": (["score", "{model}", "{data}", "-o", "{data}"], "replace the input"),
+    "marginal into the model": (["marginal", "{model}", "x", "-o", "{model}"], "the input"),
     "few rows": (["compare", "{dir}/few.csv"], "2 rows are too few to compare"),
 }
 
@@ -128,6 +132,7 @@ def places(model, frame, tmp_path_factory):
     frame[["x"]].assign(z=1.0).to_csv(folder / "other.csv", index=False)
     frame.head(2).to_csv(folder / "few.csv", index=False)
     pd.DataFrame({"t": ["a", "b"], "u": [True, False]}).to_parquet(folder / "words.parquet")
+    (folder / "link.csv").hardlink_to(folder / "data.csv")
     FourierFeatures(8, bandwidth=1.0).fit(frame).save(folder / "features")
     return {"dir": folder, "data": folder / "data.csv", "model": model}
 
@@ -143,6 +148,13 @@ def test_what_cannot_be_done(name, qaffde, places):
     assert sorted(places["dir"].iterdir()) == before
 
 
+@pytest.mark.parametrize("name", ["output is the data", "scores into the data"])
+def test_the_input_stays(name, qaffde, places):
+    before = places["data"].read_bytes()
+    qaffde(*(argument.format(**places) for argument in CALLS[name][0]))
+    assert places["data"].read_bytes() == before
+
+
 USAGE = {
     "no arguments": ["fit"],
     "no output": ["fit", "{data}"],
@@ -153,6 +165,8 @@ USAGE = {
     "condition": ["condition", "{model}", "x", "-o", "{dir}/m"],
     "infinite condition": ["condition", "{model}", "x=inf", "-o", "{dir}/m"],
     "two outputs": ["score", "{model}", "{data}", "--json", "-o", "-"],
+    "model to standard output": ["fit", "{data}", "-o", "-"],
+    "marginal to standard output": ["marginal", "{model}", "x", "-o", "-"],
     "fraction": ["anomalies", "{model}", "{data}", "--fraction", "2"],
     "two limits": ["anomalies", "{model}", "{data}", "--fraction", ".1", "--threshold", "1"],
     "kind": ["plot", "{model}", "-o", "{dir}/p.png", "--kind", "pie"],
@@ -170,6 +184,13 @@ def test_usage(name, qaffde, places):
     assert result.code == 2
     assert "Usage" in result.err
     assert sorted(places["dir"].iterdir()) == before
+
+
+def test_a_model_does_not_go_to_standard_output(qaffde, places, monkeypatch):
+    monkeypatch.chdir(places["dir"])
+    result = qaffde("fit", places["data"], "-o", "-")
+    assert "cannot go to standard output; name a file" in " ".join(result.err.split())
+    assert not (places["dir"] / "-").exists()
 
 
 def test_a_folder_without_permission(qaffde, places, monkeypatch):

@@ -5,8 +5,10 @@ import pandas as pd
 import pytest
 
 from qaffde import QAFFDE, load
-from qaffde.cli import fitting
-from qaffde.cli.data import delimited, rows, table
+from qaffde.cli import fit
+from qaffde.selection import sources
+from qaffde.streams import delimited
+from qaffde.streams.table import Table
 
 GIVEN = ["--features", "48", "--bandwidth", "0.4"]
 
@@ -14,12 +16,8 @@ GIVEN = ["--features", "48", "--bandwidth", "0.4"]
 @pytest.fixture
 def small_batches(monkeypatch):
     """Batches of a few rows, so that a small table is many of them."""
-    for module in (table, *map(__import__("sys").modules.get, PATCHED)):
-        monkeypatch.setattr(module, "BATCH_ROWS", 37)
+    monkeypatch.setattr(Table, "batch_rows", 37)
     monkeypatch.setattr(delimited, "BLOCK_BYTES", 1500)
-
-
-PATCHED = ("qaffde.cli.data.columnar", "qaffde.cli.data.arrays")
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -46,29 +44,28 @@ def rows_like(model, frame):
 
 
 @pytest.mark.usefixtures("small_batches")
-def test_the_frame_comes_from_a_sample_of_all_rows(qaffde, frame, write, tmp_path):
+def test_an_untuned_stream_equals_an_untuned_fit_in_memory(qaffde, frame, write, tmp_path):
     data = write(frame, tmp_path / "data.parquet")
     done = qaffde("fit", data, "-o", tmp_path / "m", "--features", 32, "--stream")
     assert done.code == 0, done.err
-    whole = QAFFDE(32, random_state=0).partial_fit(frame)
+    whole = QAFFDE(32, random_state=0).fit(frame)
     found = load(tmp_path / "m")
     np.testing.assert_allclose(found.score_samples(frame), whole.score_samples(frame), atol=1e-10)
-    assert found.weight_sum_ == 200
+    assert found.sums_.weight == 200
 
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (2, 20))
     data = write(frame, tmp_path / "data.csv")
     box = ["--base-measure", "box", "--bounds", "x=-7:"]
     done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, *box, "--stream")
     assert done.code == 0, done.err
     model = load(tmp_path / "m")
-    assert model.bounds == [
-        (-7.0, frame["x"].max()),
-        (frame["y"].min(), frame["y"].max()),
-    ]
-    assert model.weight_sum_ == 200
+    ends = [(-7.0, None), (None, None)]
+    whole = QAFFDE(48, 0.4, base_measure="box", bounds=ends, random_state=0).fit(frame)
+    np.testing.assert_allclose(model.score_samples(frame), whole.score_samples(frame), atol=1e-10)
+    assert model.sums_.weight == 200
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -100,25 +97,10 @@ def test_scores_stream_in_order(qaffde, model, frame, write, tmp_path):
 
 
 def test_large_tables_stream_by_themselves(qaffde, frame, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "STREAM_BYTES", 100)
+    monkeypatch.setattr(fit, "STREAM_BYTES", 100)
     data = write(frame, tmp_path / "data.npy")
     out = ["-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json"]
     assert qaffde("fit", data, *out).json["streamed"] is True
     assert qaffde("fit", data, *out, "--no-stream").json["streamed"] is False
     gmm = ["-o", tmp_path / "m", "--method", "gmm", "--json"]
     assert qaffde("fit", data, *gmm).json["streamed"] is False
-
-
-def test_a_sample_is_drawn_from_all_of_a_stream(frame, monkeypatch):
-    monkeypatch.setattr(fitting, "SAMPLE_ROWS", 30)
-    sample = fitting._Sample(np.random.default_rng(0), 1)
-    for part in np.split(np.arange(300.0), 10):
-        sample.add(part[:, None], part)
-    assert len(sample.X) == 30
-    assert (np.diff(sample.X[:, 0]) > 0).all()
-    assert (sample.X[:, 0] == sample.weight).all()
-    assert 100 < sample.X.mean() < 200
-
-
-def test_missing_is_an_enumeration():
-    assert [m.value for m in rows.Missing] == ["error", "drop", "impute"]

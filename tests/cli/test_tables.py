@@ -7,19 +7,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from qaffde.cli.data import DataError, open_sink, open_table, pick_columns
-from qaffde.cli.data.rows import Missing, read_all
-from qaffde.cli.data.selection import find_columns
-from qaffde.cli.data.sinks import replacing
+from qaffde.cli.sinks import open_sink, replacing
+from qaffde.streams import chunks
+from qaffde.streams.files import open_table
+from qaffde.streams.names import find_columns
+from qaffde.streams.selection import TableChunks, pick_columns
+from qaffde.streams.table import DataError
 
 SUFFIXES = [".csv", ".tsv", ".csv.gz", ".parquet", ".arrow", ".feather", ".npy", ".npz"]
 WRITTEN = [".csv", ".tsv", ".parquet", ".arrow", ".npy", ".npz"]
 
 
 def rows_in(path, columns=None, header=None):
-    with open_table(str(path), header=header) as table:
-        selection = pick_columns(table, columns)
-        return read_all(selection, Missing.error)[0], selection.names
+    table = open_table(path, header=header)
+    rows = TableChunks(table, *pick_columns(table, columns))
+    return rows.collect()[0], rows.names
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -33,10 +35,10 @@ def test_every_format_has_the_same_rows(suffix, frame, write, tmp_path):
 def test_what_is_written_is_read_again(suffix, tmp_path):
     path = tmp_path / f"out{suffix}"
     values = {"a": [0.1, 1e-300, -3.0], "b, c": [1, 2, 3]}
-    with open_sink(str(path)) as sink:
-        sink.write(pa.RecordBatch.from_pydict(values).slice(0, 0))
-        sink.write(pa.RecordBatch.from_pydict(values))
-        sink.write(pa.RecordBatch.from_pydict(values))
+    with open_sink(str(path)) as write:
+        write(pa.RecordBatch.from_pydict(values).slice(0, 0))
+        write(pa.RecordBatch.from_pydict(values))
+        write(pa.RecordBatch.from_pydict(values))
     X, names = rows_in(path)
     np.testing.assert_array_equal(X, np.tile(np.array(list(values.values())).T, (2, 1)))
     assert names == (None if suffix == ".npy" else list(values))
@@ -105,14 +107,21 @@ def test_columns_are_picked_by_name_number_and_range():
 def test_missing_values(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text("x,y,w\n1,2,1\n,4,1\n5,NA,1\n7,8,1\n")
-    with open_table(str(path)) as table:
-        selection = pick_columns(table, ["x,y"], "w")
-        with pytest.raises(DataError, match="column 'x' has no value in row 1; use --missing"):
-            read_all(selection, Missing.error)
-        X, weight, n_read, n_missing = read_all(selection, Missing.drop)
-        assert (X.tolist(), weight.tolist(), n_read, n_missing) == ([[1, 2], [7, 8]], [1, 1], 4, 2)
-        X = read_all(selection, Missing.impute)[0]
-        assert X.tolist() == [[1, 2], [13 / 3, 4], [5, 14 / 3], [7, 8]]
+    options = {"columns": ["x,y"], "weights": "w"}
+    with pytest.raises(DataError, match="column 'x' has no value in row 1; use missing=drop"):
+        chunks(path, **options).collect()
+    rows = chunks(path, **options, missing="drop")
+    X, weight = rows.collect()
+    assert (X.tolist(), weight.tolist()) == ([[1, 2], [7, 8]], [1, 1])
+    assert (rows.n_read, rows.n_kept, rows.n_missing) == (4, 2, 2)
+    X, _ = chunks(path, **options, missing="impute").collect()
+    assert X.tolist() == [[1, 2], [13 / 3, 4], [5, 14 / 3], [7, 8]]
+    X, _ = chunks(path, **options, missing=lambda rows: np.nan_to_num(rows, nan=-1)).collect()
+    assert X.tolist() == [[1, 2], [-1, 4], [5, -1], [7, 8]]
+    with pytest.raises(ValueError, match="missing='keep' is not known"):
+        chunks(path, missing="keep")
+    with pytest.raises(ValueError, match="missing applies to files"):
+        chunks([np.ones((3, 2))], missing="drop")
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
@@ -131,7 +140,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
 
 
 def test_csv_of_pandas_and_ours_agree(frame, tmp_path):
-    with open_sink(str(tmp_path / "out.csv")) as sink:
-        sink.write(pa.RecordBatch.from_pandas(frame))
+    with open_sink(str(tmp_path / "out.csv")) as write:
+        write(pa.RecordBatch.from_pandas(frame))
     text = (tmp_path / "out.csv").read_text()
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text)), frame)

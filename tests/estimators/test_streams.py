@@ -296,7 +296,7 @@ def test_columns_of_a_data_set_are_checked(tmp_path):
     parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="not numeric: word"):
         chunks(tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match="no column b"):
+    with pytest.raises(ValueError, match="no column 'b'"):
         chunks(tmp_path / "t.parquet", columns=["a", "b"])
     with pytest.raises(ValueError, match="no column but that of the weights"):
         chunks(tmp_path / "t.parquet", columns=[], weights="a")

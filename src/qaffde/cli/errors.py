@@ -1,6 +1,7 @@
 """Errors of commands: one line and an exit code, never a traceback."""
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -9,23 +10,17 @@ from typing import Any
 
 import typer
 
-from qaffde.cli.data.table import one_line, shortened
+from qaffde.streams.table import DataError, one_line, shortened
 
 FAILED, INTERRUPTED = 1, 130
 MENDABLE = (
-    ValueError,
-    TypeError,
-    ArithmeticError,
-    ImportError,
-    OSError,
-    MemoryError,
-    RuntimeError,
+    *(ValueError, TypeError, ArithmeticError, ImportError, OSError, MemoryError, RuntimeError),
 )
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turn what a person can mend into one line and exit code 1; warnings into notes."""
+    """Turn what a person can correct into one line and exit code 1; warnings into notes."""
     with warnings.catch_warnings():
         warnings.showwarning = _note_warning
         try:
@@ -49,7 +44,10 @@ def message_of(error: BaseException) -> str:
         return one_line(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
         return "there is not enough memory; try --stream, fewer --columns or fewer --features"
-    return one_line(str(error)) or type(error).__name__
+    message = one_line(str(error)) or type(error).__name__
+    if isinstance(error, DataError):  # which writes options as for Python
+        message = re.sub(r"\b(columns|missing)=", r"--\1 ", message).rstrip()
+    return message
 
 
 def note(message: str) -> None:

@@ -1,103 +1,158 @@
 """``qaffde fit``: from data to a model file."""
 
 import time
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-import typer
-
-from qaffde.cli.commands import Columns, Data, Header, Json, MissingFit, ModelOut, Seed
-from qaffde.cli.data import check_output, open_table, pick_columns
-from qaffde.cli.data.rows import Missing
-from qaffde.cli.errors import note, reporting
-from qaffde.cli.fitting import Fitted, fit_table, make_estimator, number_or_word, parse_bounds
-from qaffde.cli.output import print_facts, print_json
+from qaffde import QAFFDE, QAFFDESGD
+from qaffde.baselines import BASELINES, get_baseline
+from qaffde.cli.errors import note, usage
+from qaffde.cli.inputs import open_data
+from qaffde.cli.output import print_facts, progress
+from qaffde.cli.sinks import check_output
 from qaffde.files.model import save
+from qaffde.streams.names import find_columns, framed
+from qaffde.streams.selection import Missing, TableChunks, pick_columns
+
+STREAM_BYTES = 1 << 29
+"""Larger tables are not read into memory."""
+METHODS = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD}
+OPTIONS = {
+    "features": "n_features",
+    "bandwidth": "bandwidth",
+    "rank": "rank",
+    "base_measure": "base_measure",
+    "bounds": "bounds",
+    "time_limit": "time_limit",
+    "seed": "random_state",
+}
+"""Options of the command line, and the parameters of estimators that they set."""
 
 
 def fit(
-    data: Data,
-    output: ModelOut,
+    data: str,
+    output: Path,
     *,
-    columns: Columns = None,
-    weights: Annotated[str | None, typer.Option(help="Column of weights.")] = None,
-    method: Annotated[
-        str, typer.Option(help="qaffde, qaffde-sgd, or a baseline such as kde, gmm, maf, nsf.")
-    ] = "qaffde",
-    features: Annotated[
-        int | None, typer.Option(min=2, help="Number of Fourier features.")
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(help="A number, one for each column by commas, scott, silverman.")
-    ] = None,
-    rank: Annotated[
-        str | None, typer.Option(help="Eigenpairs to keep: a number, or a share below 1.")
-    ] = None,
-    base_measure: Annotated[
-        str | None, typer.Option(help="box, gaussian, mixture; chosen where not given.")
-    ] = None,
-    bounds: Annotated[
-        list[str] | None,
-        typer.Option(help="Known ends: LOW:HIGH for all columns, or COLUMN=LOW:HIGH, repeated."),
-    ] = None,
-    time_limit: Annotated[
-        float | None, typer.Option(min=0, help="Seconds, for methods that train.")
-    ] = None,
-    seed: Seed = 0,
-    missing: MissingFit = Missing.error,
-    header: Header = None,
-    stream: Annotated[
-        bool | None,
-        typer.Option(help="Read in batches, twice; so by default where data are large."),
-    ] = None,
-    json: Json = False,
+    columns: list[str] | None,
+    weights: str | None,
+    method: str,
+    bounds: list[str] | None,
+    missing: Missing,
+    header: bool | None,
+    stream: bool | None,
+    json: bool,
+    **options: Any,
 ) -> None:
-    """Fit a density to the columns of DATA, and write it to a model file."""
-    with reporting():
-        check_output(str(output))
-        start = time.perf_counter()
-        with open_table(data, header=header) as table:
-            selection = pick_columns(table, columns, weights)
-            model = make_estimator(
-                method,
-                features=features,
-                bandwidth=number_or_word(bandwidth),
-                rank=number_or_word(rank),
-                base_measure=base_measure,
-                bounds=parse_bounds(bounds, selection),
-                time_limit=time_limit,
-                seed=seed,
-            )
-            fitted = fit_table(model, selection, missing, stream=stream)
-            names = [table.names[j] for j in selection.columns]
-        tell_missing(fitted.n_missing, fitted.n_read - fitted.n_rows, missing)
-        save(fitted.model, output.resolve())
-        facts = _facts(fitted, names)
-        facts |= {"seconds": round(time.perf_counter() - start, 3), "model": str(output)}
-        (print_json if json else print_facts)(facts)
-
-
-def tell_missing(n_missing: int, n_dropped: int, missing: Missing) -> None:
-    """Say plainly what became of missing values."""
-    if missing is Missing.impute and n_missing:
-        note(
-            f"{n_missing} missing values were filled with the means of their columns, which makes "
-            "the density narrower than it is; --missing drop does not"
-        )
-    if n_dropped:
-        note(f"{n_dropped} rows with missing values were dropped")
-
-
-def _facts(fitted: Fitted, names: list[str]) -> dict[str, Any]:
-    model = fitted.model
-    facts: dict[str, Any] = {
+    """Fit a density to the columns of a table, and write it to a file."""
+    check_output(output, data)
+    start = time.perf_counter()
+    with open_data(data, header=header) as table, progress() as report:
+        picked = pick_columns(table, columns or None, weights)
+        rows = TableChunks(table, *picked, missing=missing, progress=report)
+        options["bounds"] = parse_bounds(bounds, rows.column_names)
+        model = make_estimator(method, **options)
+        if stream and not isinstance(model, QAFFDE):
+            raise usage("--stream needs --method qaffde: other methods read all rows at once")
+        if stream is None:
+            stream = isinstance(model, QAFFDE) and table.n_bytes > STREAM_BYTES
+        if stream:
+            model.fit(rows)
+        else:
+            X, weight = rows.collect()
+            model.fit(framed(X, rows.names), sample_weight=weight if weights else None)
+    note_missing(rows)
+    save(model, output.resolve())
+    facts = {
         "class": type(model).__name__,
-        "columns": names,
-        "rows": fitted.n_rows,
-        "missing_values": fitted.n_missing,
-        "streamed": fitted.streamed,
+        "columns": rows.column_names,
+        "rows": rows.n_kept,
+        "missing_values": rows.n_missing,
+        "streamed": stream,
+        **attributes(model, "base_measure_", "bandwidth_", "n_fourier_features_", "rank_"),
+        "seconds": round(time.perf_counter() - start, 3),
+        "model": str(output),
     }
-    for name in ("base_measure_", "bandwidth_", "n_fourier_features_", "rank_"):
-        if hasattr(model, name):
-            value = getattr(model, name)
-            facts[name.rstrip("_")] = value.tolist() if hasattr(value, "tolist") else value
-    return facts
+    print_facts(facts, as_json=json)
+
+
+def make_estimator(method: str, *, strict: bool = True, **options: Any) -> Any:
+    """Unfitted estimator of a method, with the options that were given.
+
+    Parameters
+    ----------
+    method : str
+    strict : bool
+        Whether to reject options that the method lacks, other than the seed.
+    **options
+        Keys of :data:`OPTIONS`; None is left out.
+    """
+    check_methods([method])
+    model = METHODS[method]() if method in METHODS else get_baseline(method)
+    known = model.get_params(deep=False)
+    for option, value in options.items():
+        if OPTIONS[option] in known and value is not None:
+            model.set_params(**{OPTIONS[option]: number_or_word(value)})
+        elif value is not None and option != "seed" and strict:
+            raise usage(f"--{option.replace('_', '-')} does not apply to {method}")
+    return model
+
+
+def check_methods(methods: Sequence[str]) -> None:
+    """Reject methods that are not known."""
+    known = [*METHODS, *BASELINES]
+    for method in methods:
+        if method not in known:
+            raise usage(f"unknown method {method!r}; choose one of {', '.join(known)}")
+
+
+def number_or_word(value: Any) -> Any:
+    """A text as a number, several by commas, or a word such as "auto"; others as they are.
+
+    Examples
+    --------
+    >>> number_or_word("16"), number_or_word("0.5"), number_or_word("1,2"), number_or_word("auto")
+    (16, 0.5, [1.0, 2.0], 'auto')
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        if "," in value:
+            return [float(part) for part in value.split(",")]
+        return int(value) if value.strip().isdigit() else float(value)
+    except ValueError:
+        return value
+
+
+def parse_bounds(texts: Sequence[str] | None, names: Sequence[str]) -> Any:
+    """Ends of columns from texts such as ``0:1``, ``height=0:`` or ``:5``."""
+    if not texts:
+        return None
+    bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(names)
+    for text in texts:
+        column, _, ends = text.rpartition("=")
+        try:
+            low, high = (float(end) if end.strip() else None for end in ends.split(":"))
+        except ValueError:
+            raise usage(
+                f"--bounds takes LOW:HIGH or COLUMN=LOW:HIGH, an end may be left out; got {text!r}"
+            ) from None
+        for j in find_columns([column], names, "the fit") if column else range(len(names)):
+            bounds[j] = low, high
+    return bounds
+
+
+def note_missing(rows: TableChunks) -> None:
+    """Say plainly what became of missing values."""
+    if rows.missing == "impute" and rows.n_missing:
+        note(
+            f"{rows.n_missing} missing values were filled with the means of their columns, which "
+            "makes the density narrower than it is; --missing drop does not"
+        )
+    if rows.n_read > rows.n_kept:
+        note(f"{rows.n_read - rows.n_kept} rows with missing values were dropped")
+
+
+def attributes(model: Any, *names: str) -> dict[str, Any]:
+    """Learned values of a model, as far as it has them."""
+    return {name.rstrip("_"): getattr(model, name) for name in names if hasattr(model, name)}

@@ -2,54 +2,43 @@
 
 import json
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import typer
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.table import Table
 
-EVERY_SECONDS = 5.0
-"""Between two lines of progress, where there is no terminal."""
-Tick = Callable[[int], None]
+from qaffde.streams.blocks import Progress as Report
+from qaffde.streams.chunked import print_progress
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """One object of JSON on standard output; numbers that JSON lacks become null."""
-    typer.echo(json.dumps(_plain(value), allow_nan=False))
+def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Names and values, a line each, or one object of JSON."""
+    if as_json:
+        typer.echo(json.dumps(_plain(facts), allow_nan=False))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        typer.echo(f"{name:<{width}}  {shown(value)}")
 
 
 def _plain(value: Any) -> Any:
+    """Value as JSON has it; numbers that it lacks become null."""
     match value:
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
         case list() | tuple():
             return [_plain(item) for item in value]
-        case np.ndarray():
+        case np.ndarray() | np.generic():
             return _plain(value.tolist())
-        case np.generic():
-            return _plain(value.item())
         case float():
             return value if math.isfinite(value) else None
     return value
-
-
-def print_facts(facts: Mapping[str, Any]) -> None:
-    """Names and values, a line each."""
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        typer.echo(f"{name:<{width}}  {shown(value)}")
 
 
 def shown(value: Any) -> str:
@@ -57,14 +46,14 @@ def shown(value: Any) -> str:
 
     Examples
     --------
-    >>> shown(0.123456), shown([1.0, 2.5]), shown(12000)
+    >>> shown(0.123456), shown(np.array([1.0, 2.5])), shown(12000)
     ('0.1235', '1, 2.5', '12,000')
     """
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    if isinstance(value, list | tuple):
+    if isinstance(value, np.ndarray | list | tuple):
         return ", ".join(map(shown, value))
     return str(value)
 
@@ -82,34 +71,25 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 @contextmanager
-def progress(what: str, total: int | None = None, unit: str = "rows") -> Iterator[Tick]:
-    """A bar on a terminal, else a line every few seconds, on standard error.
+def progress(unit: str = "rows") -> Iterator[Report]:
+    """Bars on a terminal, else a line every few seconds, on standard error.
 
     Yields
     ------
     callable
-        To be told how many were done.
+        To be told what is done, how much of it, and how much there is in all, or None.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _lines(what, total, unit)
+        yield print_progress(partial(typer.echo, err=True), unit)
         return
-    columns = [TextColumn("{task.description}"), SpinnerColumn(), BarColumn()]
-    columns += [MofNCompleteColumn()] if total is not None else []
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda n: bar.update(task, advance=n)
+    columns = (bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeElapsedColumn())
+    with bars.Progress("{task.description}", *columns, console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
 
+        def report(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
 
-def _lines(what: str, total: int | None, unit: str) -> Tick:
-    done, last = 0, time.monotonic()
-
-    def tick(n: int) -> None:
-        nonlocal done, last
-        done += n
-        if time.monotonic() - last >= EVERY_SECONDS:
-            last = time.monotonic()
-            of = "" if total is None else f" of {total:,}"
-            typer.echo(f"{what}: {done:,}{of} {unit}", err=True)
-
-    return tick
+        yield report

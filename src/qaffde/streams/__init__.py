@@ -1,6 +1,6 @@
-"""Rows that are read a block at a time: memory-mapped arrays, Parquet data sets, iterators."""
+"""Rows that are read a block at a time: files, memory-mapped arrays, data sets, iterators."""
 
-from qaffde.streams.blocks import Block
-from qaffde.streams.chunked import Chunks, as_chunks, chunks
+from qaffde.streams.blocks import Block, Chunks
+from qaffde.streams.chunked import as_chunks, chunks
 
 __all__ = ["Block", "Chunks", "as_chunks", "chunks"]

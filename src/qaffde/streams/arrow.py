@@ -1,13 +1,15 @@
-"""What is needed of pyarrow: numbers of record batches, and data sets that do not pile up."""
+"""Parquet, Arrow and Feather, and what else is needed of pyarrow."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-BATCH_ROWS = 32_768
+from qaffde.streams.table import Table, clear_errors
+
 BUFFER_BYTES = 1 << 20
 """Of each column; without a limit pyarrow keeps all that it has read of a Parquet file."""
 
@@ -25,14 +27,10 @@ def import_pyarrow() -> Any:
 
 
 def holds_numbers(kind: Any) -> bool:
-    """Whether a type of Arrow is one of numbers, or of gaps alone."""
+    """Whether a type of Arrow is numeric, or has missing values only."""
     types = import_pyarrow().types
-    return bool(
-        types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_null(kind)
-    )
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
 
 
 def matrix(batch: Any) -> NDArray[np.float64]:
@@ -43,48 +41,69 @@ def matrix(batch: Any) -> NDArray[np.float64]:
     return np.stack(arrays, axis=1) if arrays else np.empty((batch.num_rows, 0))
 
 
-def open_dataset(source: Any) -> Any:
-    """Data set of a Parquet file or of a folder of them; data sets stay as they are."""
+def is_dataset(source: object) -> bool:
+    """Whether something is a data set of pyarrow, without importing that."""
+    return "pyarrow._dataset" in {kind.__module__ for kind in type(source).__mro__}
+
+
+class DatasetTable(Table):
+    """A Parquet file, a folder of them, or any data set of pyarrow.
+
+    Only the columns that are asked for are read.
+    """
+
+    kind = "Parquet"
+
+    def __init__(self, source: Any, label: str) -> None:
+        with clear_errors(label, self.kind):
+            self.dataset = source if is_dataset(source) else _open_parquet(source)
+            schema, n_rows = self.dataset.schema, self.dataset.count_rows()
+            numeric = [holds_numbers(kind) for kind in schema.types]
+        super().__init__(label, schema.names, numeric, n_rows=n_rows)
+
+    def _read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
+        import pyarrow.dataset as ds
+
+        options: dict[str, Any] = {"batch_size": self.batch_rows, "use_threads": False}
+        format = getattr(self.dataset, "format", None)
+        if isinstance(format, ds.ParquetFileFormat):
+            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
+                use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
+            )
+        readahead = {"batch_readahead": 1, "fragment_readahead": 1}
+        names = [self.names[j] for j in columns]
+        return iter(self.dataset.to_batches(columns=names, **options, **readahead))
+
+
+def _open_parquet(path: str | os.PathLike[str]) -> Any:
     import_pyarrow()
     import pyarrow.dataset as ds
 
-    if isinstance(source, ds.Dataset):
-        return source
-    path = os.fspath(source)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path} does not exist; name a Parquet file or a folder of them")
-    return ds.dataset(path, format="parquet", partitioning="hive")
+    partitioning = "hive" if os.path.isdir(path) else None
+    return ds.dataset(os.fspath(path), format="parquet", partitioning=partitioning)
 
 
-def numeric_columns(dataset: Any, columns: Sequence[str] | None, weights: str | None) -> list[str]:
-    """Columns of a data set that are read: those picked, or all but the weights."""
-    schema = dataset.schema
-    picked = [name for name in schema.names if name != weights] if columns is None else columns
-    wanted = [*picked, *([] if weights is None else [weights])]
-    missing = [name for name in wanted if name not in schema.names]
-    if missing:
-        raise ValueError(
-            f"the data set has no column {', '.join(missing)}; its columns are "
-            f"{', '.join(schema.names)}"
-        )
-    words = [name for name in wanted if not holds_numbers(schema.field(name).type)]
-    if words:
-        raise ValueError(f"columns are not numeric: {', '.join(words)}; pick others with columns=")
-    if not picked:
-        raise ValueError("the data set has no column but that of the weights")
-    return list(picked)
+class ArrowTable(Table):
+    """A table in Arrow's own formats: a file (Feather) or a stream."""
 
+    kind = "Arrow"
 
-def read_dataset(dataset: Any, columns: Sequence[str]) -> Iterator[NDArray[np.float64]]:
-    """Numbers (n, d) of some columns, batch by batch, in the order of the files."""
-    import pyarrow.dataset as ds
+    def __init__(self, path: Path, label: str) -> None:
+        self.path = path
+        with clear_errors(label, self.kind):
+            schema = self._reader().schema
+            numeric = [holds_numbers(kind) for kind in schema.types]
+        super().__init__(label, schema.names, numeric, path.stat().st_size)
 
-    options = {"batch_size": BATCH_ROWS, "use_threads": False}
-    if isinstance(dataset, ds.FileSystemDataset) and dataset.format.default_extname == "parquet":
-        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
-        )
-    readahead = {"batch_readahead": 1, "fragment_readahead": 1}
-    for batch in dataset.to_batches(columns=list(columns), **options, **readahead):
-        if batch.num_rows:
-            yield matrix(batch)
+    def _reader(self) -> Any:
+        pa = import_pyarrow()
+        with self.path.open("rb") as file:
+            is_file = file.read(6) == b"ARROW1"
+        source = pa.memory_map(str(self.path))
+        return pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+
+    def _read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
+        reader, names = self._reader(), [self.names[j] for j in columns]
+        if hasattr(reader, "num_record_batches"):
+            reader = map(reader.get_batch, range(reader.num_record_batches))
+        return (batch.select(names) for batch in reader)

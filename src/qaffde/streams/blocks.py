@@ -1,12 +1,17 @@
 """Blocks of rows: all of one size, whatever the chunks they came in, and checked."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Part = tuple[Array, Array]
+"""Rows of shape (n, d) and their weights of shape (n,)."""
+Progress = Callable[[str, int, int | None], None]
+"""Told what is being done, rows done and rows in all, or None where only reading tells."""
 
 BATCH_ROWS = 1024
 """Rows in a batch of features; blocks are whole numbers of them."""
@@ -30,6 +35,63 @@ class Block:
     number: Sequence[int]
 
 
+class Chunks(ABC):
+    """Rows of any length, a block at a time; made by :func:`chunks`.
+
+    Attributes
+    ----------
+    names : list of str or None
+        Of the columns, where the source has any.
+    n_columns : int
+    n_rows : int or None
+        None where only reading tells.
+    again : bool
+        Whether the rows can be read more than once.
+    progress : callable or None
+        Told of every block.
+    """
+
+    names: list[str] | None = None
+    n_columns: int
+    n_rows: int | None = None
+    again = True
+    progress: Progress | None = None
+
+    @abstractmethod
+    def read(self) -> Iterator[Part]:
+        """Rows and weights from the first row on, in parts of any size."""
+
+    def blocks(self, what: str = "reading") -> Iterator[Block]:
+        """Rows in blocks of one size, so that the chunks they came in change no result.
+
+        Parameters
+        ----------
+        what : str
+            What progress calls it.
+
+        Raises
+        ------
+        ValueError
+            That names the first row with a value that is not finite.
+        """
+        first = 0
+        for rows, weight in reblocked(self.read(), block_size(self.n_columns)):
+            yield checked(rows, weight, first, self.names)
+            first += len(rows)
+            if self.progress is not None:
+                self.progress(what, first, self.n_rows)
+
+    def collect(self) -> Part:
+        """All rows of positive weight and their weights, in memory."""
+        nothing = np.empty((0, self.n_columns)), np.empty(0)
+        return _joined([nothing, *((block.rows, block.weight) for block in self.blocks())])
+
+    def __repr__(self) -> str:
+        rows = "rows" if self.n_rows is None else f"{self.n_rows:,} rows"
+        times = "" if self.again else ", to be read once"
+        return f"<Chunks of {rows} by {self.n_columns} columns{times}>"
+
+
 def block_size(d: int) -> int:
     """Rows in a block of d columns: a few dozen megabytes at most.
 
@@ -42,7 +104,7 @@ def block_size(d: int) -> int:
     return max(BATCH_ROWS, most // BATCH_ROWS * BATCH_ROWS)
 
 
-def reblocked(parts: Iterable[tuple[Array, Array]], size: int) -> Iterator[tuple[Array, Array]]:
+def reblocked(parts: Iterable[Part], size: int) -> Iterator[Part]:
     """The same rows and weights in blocks of `size` rows, the last one smaller.
 
     Examples
@@ -51,7 +113,7 @@ def reblocked(parts: Iterable[tuple[Array, Array]], size: int) -> Iterator[tuple
     >>> [len(rows) for rows, _ in reblocked(parts, 4)]
     [4, 4, 2]
     """
-    held: list[tuple[Array, Array]] = []
+    held: list[Part] = []
     n = 0
     for part in parts:
         held.append(part)
@@ -66,7 +128,7 @@ def reblocked(parts: Iterable[tuple[Array, Array]], size: int) -> Iterator[tuple
         yield _joined(held)
 
 
-def _joined(held: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+def _joined(held: list[Part]) -> Part:
     if len(held) == 1:
         return held[0]
     return np.concatenate([rows for rows, _ in held]), np.concatenate([w for _, w in held])
@@ -75,7 +137,18 @@ def _joined(held: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 def checked(
     rows: Array, weight: Array, first: int, names: Sequence[str] | None, where: str = ""
 ) -> Block:
-    """Block of rows that are numbers, without those that do not weigh.
+    """Block of rows that are numbers, without those whose weight is zero; see `check`."""
+    check(rows, weight, first, names, where)
+    if weight.all():
+        return Block(rows, weight, range(first, first + len(rows)))
+    kept = np.flatnonzero(weight)
+    return Block(rows[kept], weight[kept], (first + kept).tolist())
+
+
+def check(
+    rows: Array, weight: Array, first: int, names: Sequence[str] | None, where: str = ""
+) -> None:
+    """Reject rows that are not finite, and weights that are not finite or are negative.
 
     Parameters
     ----------
@@ -90,7 +163,7 @@ def checked(
     Raises
     ------
     ValueError
-        That names the first row which is not finite, or whose weight is no weight.
+        That names the first such row.
     """
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
@@ -99,13 +172,10 @@ def checked(
         raise ValueError(
             f"{where}row {first + row} has {value} in column {name}; drop the row or fill it in"
         )
-    if not (np.isfinite(weight) & (weight >= 0)).all():
-        row = int(np.argmin(np.isfinite(weight) & (weight >= 0)))
+    fine = np.isfinite(weight) & (weight >= 0)
+    if not fine.all():
+        row = int(np.argmin(fine))
         raise ValueError(
             f"{where}row {first + row} has the weight {weight[row]:g}; weights are finite and not "
             "negative"
         )
-    if weight.all():
-        return Block(rows, weight, range(first, first + len(rows)))
-    kept = np.flatnonzero(weight)
-    return Block(rows[kept], weight[kept], (first + kept).tolist())

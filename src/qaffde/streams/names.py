@@ -1,9 +1,13 @@
-"""Rows with names for their columns."""
+"""Names of columns."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from qaffde.streams.blocks import Array
+from qaffde.streams.table import DataError
+
+RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 def framed(X: Array, names: Sequence[str] | None) -> Any:
@@ -18,3 +22,57 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
             "'qaffde[data]'"
         ) from error
     return pd.DataFrame(X, columns=list(names))
+
+
+def names_of(rows: Any) -> list[str] | None:
+    """Names of the columns of a data frame; None where they are not all words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> names_of(framed(np.ones((3, 2)), ["a", "b"])), names_of(np.ones((3, 2)))
+    (['a', 'b'], None)
+    """
+    names = list(getattr(rows, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def find_columns(texts: Sequence[str], names: Sequence[str], label: str) -> list[int]:
+    """Numbers of columns that are given as names, numbers or ranges, by commas or one by one.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        A column's name comes before its number.
+    names : sequence of str
+    label : str
+        What messages call the owner of the columns.
+
+    Examples
+    --------
+    >>> find_columns(["b,0"], ["a", "b", "c"], "data")
+    [1, 0]
+    >>> find_columns(["1-2"], ["a", "b", "c"], "data")
+    [1, 2]
+    """
+    parts: list[str] = []
+    for text in texts:
+        parts += [text] if text in names else [part.strip() for part in text.split(",")]
+    found = [number for part in parts for number in _find(part, names, label)]
+    if len(set(found)) < len(found):
+        raise DataError(f"the columns {','.join(texts)} name one of them twice")
+    return found
+
+
+def _find(part: str, names: Sequence[str], label: str) -> list[int]:
+    if part in names:
+        return [list(names).index(part)]
+    limits = RANGE.fullmatch(part)
+    if limits is not None:
+        first, last = int(limits[1]), int(limits[2] or limits[1])
+        if first <= last < len(names):
+            return list(range(first, last + 1))
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise DataError(
+        f"{label} has no column {part!r}; its columns are {shown}, or 0 to {len(names) - 1}"
+    )

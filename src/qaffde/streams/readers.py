@@ -1,47 +1,18 @@
-"""Where chunks come from: arrays, data sets and iterables."""
+"""Where chunks come from: arrays and iterables here, columns of files in `selection`."""
 
-import mmap
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import _get_feature_names
 
-from qaffde.streams.arrow import numeric_columns, open_dataset, read_dataset
-from qaffde.streams.blocks import Array, block_size
-
-Part = tuple[Array, Array]
-"""Rows of shape (n, d) and their weights of shape (n,)."""
+from qaffde.streams.arrays import release_pages
+from qaffde.streams.blocks import Array, Chunks, Part, block_size
+from qaffde.streams.names import names_of
 
 
-class Reader(ABC):
-    """Rows and weights in parts of any size.
-
-    Attributes
-    ----------
-    names : list of str or None
-        Of the columns.
-    n_columns : int
-    n_rows : int or None
-        None where only reading tells.
-    again : bool
-        Whether it can be read more than once.
-    """
-
-    names: list[str] | None
-    n_columns: int
-    n_rows: int | None = None
-    again: bool = True
-
-    @abstractmethod
-    def read(self) -> Iterator[Part]:
-        """Parts, from the first row on."""
-
-
-class ArrayReader(Reader):
+class ArrayChunks(Chunks):
     """An array in memory or on the disk, of which only blocks are copied.
 
     Pages of a memory-mapped file that were read are given back, so that a process does not seem
@@ -54,7 +25,7 @@ class ArrayReader(Reader):
                 f"rows must be an array of numbers of shape (n, d), got {X.dtype} of shape "
                 f"{X.shape}"
             )
-        self.X, self.names = X, None
+        self.X = X
         self.n_rows, self.n_columns = X.shape
         self.weight = np.broadcast_to(np.asarray(1.0 if weight is None else weight), (len(X),))
 
@@ -71,34 +42,7 @@ class ArrayReader(Reader):
                 release_pages(array)
 
 
-def release_pages(array: NDArray[Any]) -> None:
-    """Give back the pages of a file that is mapped, unless they hold changes of their own."""
-    base: Any = array
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
-        base = base.base
-    mapped = getattr(base, "_mmap", None)
-    if isinstance(mapped, mmap.mmap) and base.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
-
-
-class DatasetReader(Reader):
-    """A Parquet file, a folder of them, or any data set of pyarrow."""
-
-    def __init__(self, source: Any, columns: Sequence[str] | None, weights: str | None) -> None:
-        self.dataset = open_dataset(source)
-        self.names = numeric_columns(self.dataset, columns, weights)
-        self.n_columns, self.n_rows = len(self.names), self.dataset.count_rows()
-        self.wanted = [*self.names, *([] if weights is None else [weights])]
-
-    def read(self) -> Iterator[Part]:
-        """Batches of rows."""
-        d = self.n_columns
-        for numbers in read_dataset(self.dataset, self.wanted):
-            rows = np.ascontiguousarray(numbers[:, :d])
-            yield rows, numbers[:, d] if numbers.shape[1] > d else np.ones(len(rows))
-
-
-class IterableReader(Reader):
+class IterableChunks(Chunks):
     """Chunks from an iterator, which can be read once, or from what makes iterators.
 
     Parameters
@@ -158,8 +102,7 @@ class IterableReader(Reader):
             chunk = chunk.to_pandas()
         if self.weights is not None or self.columns is not None:
             chunk, weight = self._picked(chunk, weight, number)
-        found = _get_feature_names(chunk)
-        names = None if found is None else [str(name) for name in found]
+        names = names_of(chunk)
         rows = _numbers(chunk, 2, f"chunk {number}")
         if weight is None:
             return rows, np.ones(len(rows)), names
@@ -170,7 +113,7 @@ class IterableReader(Reader):
 
     def _picked(self, chunk: Any, weight: Any, number: int) -> tuple[Any, Any]:
         """Columns of a data frame."""
-        found = _get_feature_names(chunk)
+        found = names_of(chunk)
         if found is None:
             raise ValueError(f"chunk {number} is no data frame, so it has no columns by name")
         columns = self.columns or [name for name in found if name != self.weights]

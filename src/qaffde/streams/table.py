@@ -1,4 +1,4 @@
-"""What every table offers, whatever file it comes from."""
+"""Tables in files: named columns that are read batch by batch."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -6,15 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from qaffde.files.format import quoted
-from qaffde.streams.arrow import import_pyarrow as import_pyarrow
-
-BATCH_ROWS = 32_768
-"""Rows in memory at a time, as far as the format allows."""
-
 
 class DataError(ValueError):
-    """Data that cannot be used as they are; the message says what to do."""
+    """Data that cannot be used as they are; the message says what to do.
+
+    Messages write options as ``missing=drop``, for Python and for the command line.
+    """
 
 
 class Table(ABC):
@@ -28,35 +25,40 @@ class Table(ABC):
         Of the columns; made up where the file has none.
     numeric : list of bool
         Which columns hold numbers, as far as can be told without reading everything.
+    n_bytes : int, optional
+        About how large all of it would be in memory; computed from `n_rows` by default.
     named : bool
         Whether the file has names.
     n_rows : int or None
         None where only reading tells.
-    n_bytes : int
-        About how large all of it would be in memory.
     """
+
+    kind: str
+    """Name of the format, for messages."""
+    batch_rows = 32_768
+    """Rows of a batch, at most."""
 
     def __init__(
         self,
         label: str,
         names: list[str],
         numeric: list[bool],
+        n_bytes: int | None = None,
         *,
-        named: bool,
-        n_rows: int | None,
-        n_bytes: int,
+        named: bool = True,
+        n_rows: int | None = None,
     ) -> None:
         self.label, self.names, self.numeric = label, names, numeric
-        self.named, self.n_rows, self.n_bytes = named, n_rows, n_bytes
+        self.named, self.n_rows = named, n_rows
+        self.n_bytes = 8 * (n_rows or 0) * len(names) if n_bytes is None else n_bytes
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
             raise DataError(
-                f"{label}: the column {quoted(twice)!r} stands twice; rename one of them"
+                f"{label}: the column {shortened(twice, 60)!r} stands twice; rename one of them"
             )
         if n_rows == 0 or not names:
             raise DataError(f"{label} has no rows")
 
-    @abstractmethod
     def read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
         """Record batches of some columns, in the order given.
 
@@ -64,12 +66,27 @@ class Table(ABC):
         ----------
         columns : sequence of int
         floats : collection of int
-            Columns that are wanted as float64, missing values as nulls.
+            Columns that are wanted as numbers, missing values as nulls.
 
         Yields
         ------
         pyarrow.RecordBatch
         """
+        batches = self._read(columns, floats)
+        while (batch := self._next(batches)) is not None:
+            for start in range(0, batch.num_rows, self.batch_rows):
+                yield batch.slice(start, self.batch_rows)
+
+    def _next(self, batches: Iterator[Any]) -> Any:
+        with clear_errors(self.label, self.kind):
+            batch = next(batches, None)
+            if batch is not None:
+                batch.validate(full=True)
+            return batch
+
+    @abstractmethod
+    def _read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
+        """Record batches of any size; see `read`."""
 
 
 def made_names(n: int) -> list[str]:
@@ -85,7 +102,7 @@ def made_names(n: int) -> list[str]:
 
 @contextmanager
 def clear_errors(label: str, kind: str) -> Iterator[None]:
-    """Whatever a reader of a format raises on broken content, as one line."""
+    """Turn whatever a reader of a format raises on broken content into one line."""
     try:
         yield
     except DataError:
@@ -96,7 +113,7 @@ def clear_errors(label: str, kind: str) -> Iterator[None]:
         raise DataError(f"{label} cannot be read as {kind}: {shortened(error)}") from None
 
 
-def shortened(error: object) -> str:
+def shortened(message: object, most: int = 200) -> str:
     r"""First line of a message, of bounded length and plain characters.
 
     Examples
@@ -104,9 +121,9 @@ def shortened(error: object) -> str:
     >>> shortened("wrong value\nin file reader.cc")
     'wrong value'
     """
-    lines = [line for line in str(error).splitlines() if line.strip()] or ["it is damaged"]
+    lines = [line for line in str(message).splitlines() if line.strip()] or ["it is damaged"]
     line = one_line(lines[0])
-    return line if len(line) <= 200 else f"{line[:200]}..."
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def one_line(text: str) -> str:
@@ -119,19 +136,3 @@ def one_line(text: str) -> str:
     """
     words = " ".join(text.split())
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
-
-
-def as_floats(batch: Any, columns: Sequence[int], floats: Collection[int]) -> Any:
-    """Batch whose columns, numbered `columns` in the file, are float64 where they are to be."""
-    pa = import_pyarrow()
-    arrays = [
-        array.cast(pa.float64(), safe=False) if number in floats else array
-        for number, array in zip(columns, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
-
-
-def sliced(batch: Any) -> Iterator[Any]:
-    """Parts of a batch that are small enough."""
-    for start in range(0, batch.num_rows, BATCH_ROWS):
-        yield batch.slice(start, BATCH_ROWS)

@@ -1,0 +1,117 @@
+"""What commands read: tables from files or standard input, and models."""
+
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qaffde.cli.errors import usage
+from qaffde.files.estimators import fitted
+from qaffde.files.model import load
+from qaffde.streams.blocks import Array
+from qaffde.streams.files import open_table
+from qaffde.streams.names import find_columns, framed
+from qaffde.streams.selection import TableChunks, pick_columns
+from qaffde.streams.table import DataError, Table
+
+STANDARD = "-"
+
+
+@contextmanager
+def open_data(source: str, *, header: bool | None = None) -> Iterator[Table]:
+    """Table of a file, or of standard input, which is kept on the disk to be read twice."""
+    if source != STANDARD:
+        yield open_table(source, header=header)
+        return
+    with tempfile.NamedTemporaryFile(prefix="qaffde-") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield open_table(copy.name, label="standard input", header=header)
+
+
+def rows_for_model(
+    table: Table, model: Any, columns: Sequence[str] | None, missing: Any
+) -> TableChunks:
+    """Rows of the columns that a model has: by name where both have names, else by place."""
+    wanted, picked = model_names(model), columns or None
+    have, _ = pick_columns(table, picked)
+    if wanted is not None and table.named:
+        places = {table.names[j]: j for j in have}
+        lacking = [name for name in wanted if name not in places]
+        if not lacking:
+            have = [places[name] for name in wanted]
+        elif picked is None:
+            raise DataError(
+                f"{table.label} lacks the model's columns {', '.join(lacking)}; say with columns= "
+                "which ones stand for them"
+            )
+    if len(have) != model.n_features_in_:
+        raise DataError(
+            f"the model has {model.n_features_in_} columns and {table.label} has {len(have)}; "
+            "pick them with columns="
+        )
+    if missing == "impute":
+        missing = _filler(model)
+    return TableChunks(table, have, missing=missing)
+
+
+def model_names(model: Any) -> list[str] | None:
+    """Names of a model's columns, where its fit had them."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _filler(model: Any) -> Callable[[Array], Array]:
+    """Function that fills missing values with a model's exact conditional mean."""
+    if not hasattr(model, "impute"):
+        raise DataError(
+            f"{type(model).__name__} has no conditional mean to fill gaps with; use missing=drop"
+        )
+    return lambda rows: model.impute(framed(rows, model_names(model)), method="mean")
+
+
+def load_model(path: Path, *needs: str) -> Any:
+    """Fitted estimator of a file, with the methods that are needed."""
+    if path.is_dir() or not path.exists():
+        raise DataError(f"{path} does not exist" if not path.exists() else f"{path} is a folder")
+    model = load(path)
+    if not fitted(model):
+        raise DataError(f"{path} holds a {type(model).__name__} that was not fitted")
+    for need in ("score_samples", *needs):
+        if not hasattr(model, need):
+            raise DataError(f"{path} holds a {type(model).__name__}, which has no {need}")
+    return model
+
+
+def parse_values(
+    texts: Sequence[str], names: Sequence[str], wanted: str, *, several: bool = False
+) -> dict[int | str, Any]:
+    """Lists of values by number of column, from texts such as ``height=1.6,1.8``.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    names : sequence of str
+    wanted : str
+        What a message says that there should be.
+    several : bool
+        Whether a column may have more than one value.
+    """
+    found: dict[int | str, Any] = {}
+    for text in texts:
+        column, _, values = text.rpartition("=")
+        try:
+            numbers = [float(value) for value in (values.split(",") if several else [values])]
+        except ValueError:
+            numbers = [math.nan]
+        if not column or not all(map(math.isfinite, numbers)):
+            raise usage(f"{wanted}; got {text!r}")
+        for j in find_columns([column], names, "the model"):
+            if j in found:
+                raise usage(f"the column {names[j]!r} has two values")
+            found[j] = numbers
+    return found
