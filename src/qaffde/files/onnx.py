@@ -341,5 +341,8 @@ NODES: dict[str, Node] = {
     "stack": _stack,
     "t": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
     "linalg_solve_triangular": _solve,
+    "linalg_vecdot": lambda g, meta, x, y: g(
+        "ReduceSum", g("Mul", x, y), g.whole([-1]), keepdims=0
+    ),
 }
 """Nodes of the functions of torch that log-densities are made of."""
