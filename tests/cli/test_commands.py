@@ -196,7 +196,7 @@ def test_info(qaffde, model, tmp_path):
     assert facts["total_weight"] == 200
     assert facts["base_measure"] == "gaussian"
     assert facts["n_fourier_features"] == load(model).n_fourier_features_
-    assert facts["effective_rank"] == pytest.approx(np.exp(facts["entropy"]))
+    assert facts["effective_rank"] == pytest.approx(np.exp(facts["von_neumann_entropy"]))
     assert facts["file_bytes"] == model.stat().st_size > facts["memory_bytes"]
     assert facts["written_by"].startswith("qaffde ")
     assert "effective_rank" in qaffde("info", model).out

@@ -12,7 +12,7 @@ from qaffde.files.model import load
 from qaffde.plot.evaluate import names_of
 
 ATTRIBUTES = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")
-DIAGNOSTICS = ("effective_rank", "purity", "entropy")
+DIAGNOSTICS = ("effective_rank", "purity", "von_neumann_entropy")
 
 
 def info(model: Model, *, json: Json = False) -> None:

@@ -10,7 +10,7 @@ from qaffde.nn import Density, find_born
 
 
 class SpectrumMixin:
-    """Purity, entropy and effective rank of σ, the density matrix in orthonormal features."""
+    """Purity, von Neumann entropy and effective rank of σ, the density matrix in orthonormal features."""
 
     density_: Density
 
@@ -18,13 +18,13 @@ class SpectrumMixin:
         """Purity tr σ²: one where a single state is enough, 1/r for r equal states."""
         return float(QF.purity(self._spectrum()))
 
-    def entropy(self) -> float:
+    def von_neumann_entropy(self) -> float:
         """Von Neumann entropy −tr σ log σ, in nats (not the entropy of the density)."""
         return float(QF.von_neumann_entropy(self._spectrum()))
 
     def effective_rank(self) -> float:
         """Exponential of the von Neumann entropy: how many states the data fill."""
-        return math.exp(self.entropy())
+        return math.exp(self.von_neumann_entropy())
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
