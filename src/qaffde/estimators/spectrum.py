@@ -10,7 +10,7 @@ from qaffde.nn import Density, find_born
 
 
 class SpectrumMixin:
-    """Purity, von Neumann entropy and effective rank of σ, the density matrix in orthonormal features."""
+    """Purity, entropy and effective rank of σ, the density matrix in orthonormal features."""
 
     density_: Density
 
