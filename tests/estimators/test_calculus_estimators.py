@@ -115,7 +115,7 @@ def test_diagnostics(model):
     assert 0 < model.purity() <= 1
     assert model.purity() >= 1 / model.effective_rank() - 1e-12
     assert 1 <= model.effective_rank() <= model.rank_ + 1e-9
-    np.testing.assert_allclose(model.effective_rank(), np.exp(model.entropy()))
+    np.testing.assert_allclose(model.effective_rank(), np.exp(model.von_neumann_entropy()))
 
 
 def test_a_pure_state_has_purity_one():

@@ -6,8 +6,9 @@ import torch
 
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.explore import Explorer, views
-from qaffde.explore.forms import PairForm, pivoted_factor
+from qaffde.explore.forms import pivoted_factor
 from qaffde.explore.requests import RequestError, State
+from qaffde.nn.calculus.polynomial import SquaredCoefficients
 from tests.explore.data import rows
 
 KINDS = ("box", "gaussian", "mixture")
@@ -76,14 +77,15 @@ def test_drafts_are_close_to_exact_pictures(explorers, kind, monkeypatch):
 def test_factors_are_the_form_with_the_largest_columns_first():
     rng = torch.Generator().manual_seed(0)
     F = torch.randn(3, 20, dtype=torch.complex128, generator=rng)
-    B, E = F.mH @ F / 2, F.mT @ F / 2
-    L = pivoted_factor(B, E)
+    blocks = SquaredCoefficients(F).pairs.blocks
+    L = pivoted_factor(blocks)
     theta = torch.rand(7, 20, dtype=torch.float64, generator=rng) * 6
     c, s = theta.cos(), theta.sin()
     expected = (torch.complex(c, s) @ F.T).real.square().sum(1)
     assert L.shape == (40, 3)
     torch.testing.assert_close((torch.cat([c, s], 1) @ L).square().sum(1), expected)
-    torch.testing.assert_close(PairForm(B, E)(c.float(), s.float()), expected.float())
+    found = blocks.single().of_waves(c.float(), s.float())
+    torch.testing.assert_close(found, expected.float())
     assert (L.square().sum(0).diff() < 0).all()
 
 

@@ -144,3 +144,58 @@ def test_automatic_rank_is_the_smallest_that_keeps_the_trace(lam, min_trace):
     assert 1 <= r <= len(lam)
     assert lam[:r].sum() >= (min_trace - 1e-12) * lam.sum()
     assert lam[: r - 1].sum() < min_trace * lam.sum() * (1 + 1e-12)
+
+
+def decaying(n_matrices, D, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    Q, _ = torch.linalg.qr(torch.randn(n_matrices, D, D, generator=generator).double())
+    lam = 0.8 ** torch.arange(D, dtype=torch.float64)
+    return (Q * lam) @ Q.mT, lam
+
+
+@pytest.mark.parametrize(("tolerance", "error"), [(0.0, 1e-12), (1e-14, 1e-10), (1e-3, 1e-4)])
+@pytest.mark.parametrize("rank", [1, 7, 59])
+def test_few_eigenpairs_are_those_of_all(tolerance, error, rank):
+    M, lam = decaying(3, 60)
+    found, V = QF.leading_eigenpairs(M, rank, tolerance)
+    assert (found.shape, V.shape) == ((3, rank), (3, rank, 60))
+    assert torch.allclose(found, lam[:rank].expand(3, -1), atol=error)
+    assert torch.allclose(V @ V.mT, torch.eye(rank).double(), atol=max(error, 1e-5))
+    assert torch.allclose(M @ V.mT, V.mT * found[:, None], atol=10 * error)
+
+
+def test_few_eigenpairs_are_the_same_in_every_call():
+    M, _ = decaying(1, 80)
+    first, again = (QF.leading_eigenpairs(M[0], 5, 1e-3) for _ in range(2))
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[1], again[1])
+    alone = QF.leading_eigenpairs(torch.cat([M, M]), 5, 1e-3)
+    assert torch.equal(alone[1][1], first[1])
+
+
+def test_iterations_start_from_no_special_direction():
+    v = torch.ones(40, dtype=torch.float64)
+    v[::2] = -1.0  # orthogonal to a vector of ones
+    lam, V = QF.leading_eigenpairs(torch.outer(v, v), 1, 1e-6)
+    assert torch.allclose(lam, torch.tensor([40.0]).double())
+    assert torch.allclose(V[0].abs(), torch.full((40,), 40**-0.5).double(), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30])
+def test_matrices_of_nothing_have_eigenpairs(scale):
+    lam, V = QF.leading_eigenpairs(scale * torch.eye(30).double(), 2, 1e-3)
+    assert torch.allclose(lam, torch.full((2,), scale).double())
+    assert torch.allclose(V @ V.T, torch.eye(2).double(), atol=1e-5)
+
+
+def test_born_rule_of_many_states_is_that_of_each():
+    generator = torch.Generator().manual_seed(0)
+    L = torch.randn(3, 2, 5, generator=generator).double()
+    phi, G = torch.randn(4, 5, generator=generator).double(), torch.eye(5).double() + 0.1
+    born, mass = QF.born_rule(phi, L), QF.born_mass(L, G)
+    for c, factor in enumerate(L):
+        assert torch.allclose(born[:, c], ((phi @ factor.T) ** 2).sum(1))
+        assert torch.allclose(QF.born_rule(phi, factor), born[:, c])
+        assert torch.allclose(mass[c], (factor @ G @ factor.T).trace())
+        assert torch.allclose(QF.born_mass(factor, G), mass[c])
+    assert torch.allclose(QF.born_mass(L, torch.ones(5)), (L**2).sum((1, 2)))

@@ -139,28 +139,28 @@ def test_gaussian_densities_of_several_components():
 
 @given(seed=st.integers(0, 10_000), n=st.integers(1, 20), rank=st.integers(1, 20))
 @settings(max_examples=30, deadline=None)
-def test_inverse_square_root_inverts_on_the_range(seed, n, rank):
+def test_eigenpairs_invert_on_the_range(seed, n, rank):
     generator = torch.Generator().manual_seed(seed)
     A = torch.randn(n, min(n, rank), generator=generator, dtype=DOUBLE)
     G = A @ A.T
-    U, s = QF.inverse_square_root(G, 1e-6)
-    root = (U * s) @ U.T
+    U, lam = QF.range_eigenpairs(G, 1e-6)
+    root = (U * lam.rsqrt()) @ U.T
     assert torch.allclose(root, root.T)
     assert torch.allclose(root @ G @ root, U @ U.T, atol=1e-7)
-    assert U.shape == (n, len(s))
-    assert len(s) <= min(n, rank)
+    assert U.shape == (n, len(lam))
+    assert len(lam) <= min(n, rank)
 
 
-def test_inverse_square_root_drops_what_is_below_the_tolerance():
+def test_the_range_ends_at_the_tolerance():
     G = torch.diag(torch.tensor([1.0, 1e-3, 1e-5], dtype=DOUBLE))
-    assert [len(QF.inverse_square_root(G, tol)[1]) for tol in (1e-6, 1e-4, 1e-2)] == [3, 2, 1]
+    assert [len(QF.range_eigenpairs(G, tol)[1]) for tol in (1e-6, 1e-4, 1e-2)] == [3, 2, 1]
 
 
 def test_whitened_features_are_orthonormal(legendre):
     _, pairs, log_density, ends = LAWS["box"]
     parts = frequencies(12)
-    U, s = QF.inverse_square_root(gram_by_pairs(*parts, pairs), 1e-6)
+    U, lam = QF.range_eigenpairs(gram_by_pairs(*parts, pairs), 1e-6)
     points, weights = legendre(*ends, 100)
-    e = QF.fourier_features(points, *parts) @ U * s
+    e = QF.fourier_features(points, *parts) @ U * lam.rsqrt()
     products = e.T @ (e * (log_density(points).exp() * weights)[:, None])
-    assert torch.allclose(products, torch.eye(len(s), dtype=DOUBLE), atol=1e-7)
+    assert torch.allclose(products, torch.eye(len(lam), dtype=DOUBLE), atol=1e-7)

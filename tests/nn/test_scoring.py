@@ -94,10 +94,10 @@ def test_a_form_is_made_once_and_anew_after_a_change():
 
 
 def test_each_precision_has_its_form():
-    density = density_of()
-    assert compiled_score(density).dtype == torch.float64
-    assert compiled_score(density, torch.float32).dtype == torch.float32
-    assert compiled_score(density).dtype == torch.float64
+    density, x = density_of(), points(5)
+    for dtype in (torch.float64, torch.float32, torch.float64):
+        assert compiled_score(density, dtype)(x).dtype == dtype
+    assert compiled_score(density) is not compiled_score(density, torch.float32)
 
 
 def test_other_builds_have_no_compiled_score():

@@ -23,7 +23,6 @@ L_c^\top)` is a density whatever L_c is. With the mean state :math:`\bar\rho = \
     amplitude is the least-squares estimate of the class's share of the rows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,8 +37,8 @@ from qaffde.training.closed_form import row_batches
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
 WITH_RIDGE = ("pretty_good", "coherent")
-DENSE_SHARE, OVERSAMPLING, ITERATIONS = 3, 10, 4
-"""Leading eigenvectors that are more than one in three are found with all the others."""
+ROUGH = 0.01
+"""Relative error of eigenvalues that comparing readings, or starting from one, can bear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,35 +96,6 @@ class Reading:
     rank: int | float
 
 
-Eigenpairs = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Maps symmetric matrices (C, D, D) to eigenvalues (C, n), falling, and vectors (C, n, D)."""
-
-
-def all_eigenpairs(M: Tensor) -> tuple[Tensor, Tensor]:
-    """All eigenpairs, exactly."""
-    lam, V = torch.linalg.eigh(M)
-    return lam.flip(1).clamp(min=0), V.flip(2).mT
-
-
-def leading_eigenpairs(rank: int) -> Eigenpairs:
-    """What finds leading eigenpairs by subspace iteration: to a digit or two, and far faster."""
-
-    def find(M: Tensor) -> tuple[Tensor, Tensor]:
-        C, D, _ = M.shape
-        if DENSE_SHARE * rank >= D:
-            return all_eigenpairs(M)
-        exact, M = M.dtype, M.float()
-        generator = torch.Generator().manual_seed(0)
-        start = torch.randn(C, D, rank + OVERSAMPLING, generator=generator, dtype=M.dtype)
-        Q, _ = torch.linalg.qr(M @ start)
-        for _ in range(ITERATIONS):
-            Q, _ = torch.linalg.qr(M @ Q)
-        lam, V = all_eigenpairs(Q.mT @ M @ Q)
-        return lam[:, :rank].to(exact), (V @ Q.mT)[:, :rank].to(exact)
-
-    return find
-
-
 @dataclass(frozen=True, eq=False)
 class ClassReader:
     """All readings of some sums, with what they have in common computed once.
@@ -149,33 +119,35 @@ class ClassReader:
 
     @cached_property
     def _pooled(self) -> tuple[Tensor, Tensor]:
-        return torch.linalg.eigh(self._means[2])
+        return QF.range_eigenpairs(self._means[2], self.tolerance)
 
     def spectra(
-        self, measurement: str, ridge: float, eigenpairs: Eigenpairs = all_eigenpairs
+        self, measurement: str, ridge: float, rank: int, tolerance: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Eigenpairs (C, n) and (C, n, D) of what a measurement makes of the classes."""
+        """Eigenpairs (C, n) and (C, n, D) of what a measurement makes of the classes.
+
+        At most `rank` of each class, to a relative error of `tolerance`.
+        """
         rho, psi, _ = self._means
         if measurement == "coherent":
-            w = psi @ self._power(self._pooled, -1.0, ridge)
+            w = psi @ _power(self._pooled, -1.0, ridge)
             return w.square().sum(1, keepdim=True), normalize(w, dim=1)[:, None]
         if measurement == "square_root":
-            R = self._power(torch.linalg.eigh(self.G), -0.5, 0.0)
+            R = _power(QF.range_eigenpairs(self.G, self.tolerance), -0.5, 0.0)
             rho = R @ rho @ R
         elif measurement == "pretty_good":
-            R = self._power(self._pooled, -0.5, ridge)
+            R = _power(self._pooled, -0.5, ridge)
             rho = R @ rho @ R
-        return eigenpairs(rho)
+        return QF.leading_eigenpairs(rho, rank, tolerance)
 
-    def factor(self, reading: Reading, eigenpairs: Eigenpairs = all_eigenpairs) -> Tensor:
+    def factor(self, reading: Reading, tolerance: float = 0.0) -> Tensor:
         """Factor of shape (C, r, D), of mass one."""
-        lam, V = self.spectra(reading.measurement, reading.ridge, eigenpairs)
         r = QF.resolve_rank(reading.rank, self.G[0], 1.0)
-        return normalized(lam[:, :r, None].sqrt() * V[:, :r], self.G)
+        lam, V = self.spectra(reading.measurement, reading.ridge, r, tolerance)
+        return normalized(lam[..., None].sqrt() * V, self.G)
 
-    def _power(self, spectrum: tuple[Tensor, Tensor], power: float, ridge: float) -> Tensor:
-        """(M + μ)^power on the range of M, for μ = ridge times the largest eigenvalue."""
-        lam, U = spectrum
-        keep = lam > self.tolerance * lam[-1]
-        lam, U = lam[keep], U[:, keep]
-        return (U * (lam + ridge * lam[-1]) ** power) @ U.T
+
+def _power(spectrum: tuple[Tensor, Tensor], power: float, ridge: float) -> Tensor:
+    """(M + μ)^power on the range of M, for μ = ridge times the largest eigenvalue."""
+    U, lam = spectrum
+    return (U * (lam + ridge * lam[-1]) ** power) @ U.T

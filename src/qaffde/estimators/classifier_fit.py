@@ -11,13 +11,13 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.estimators.classifier_closed import (
+    ROUGH,
     ClassReader,
     ClassSums,
     Reading,
-    leading_eigenpairs,
 )
 from qaffde.estimators.classifier_frame import ClassFrame, LabelledRows, settle_features
-from qaffde.nn import FourierFeatures, GaussianMeasure
+from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.class_density import ClassBorn, ClassDensity, ImageCoder
 from qaffde.parameters import check_bandwidth
 from qaffde.training import History, LoopConfig, print_progress, train
@@ -26,7 +26,6 @@ from qaffde.training.class_likelihood import (
     Augment,
     ClassNetwork,
     ClassStates,
-    orthonormal,
 )
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 
@@ -75,9 +74,7 @@ def fit_states(
 ) -> tuple[ClassDensity, History]:
     """Train the factors, and the features if they learn, from the closed form."""
     chosen, held_out = _split(len(rows.y), settings.validation_fraction, generator)
-    space = orthonormal(
-        frame.features, frame.measure, frame.gram, settings.ridge, settings.tolerance
-    )
+    space = _whitening(frame.features, frame.measure, frame.gram, settings)
     start = _start(frame, rows.part(chosen), space, settings)
     Z = frame.coordinates(rows.X)
     frozen = not settings.learn_features and len(Z) * len(space.level) <= MAX_COORDINATES
@@ -128,7 +125,7 @@ def fit_encoder(
     with torch.no_grad():
         codes = coder(rows.X[:MAX_CODES].float()).double() if kind == "adaptive" else None
     drawn = settle_features(kind, D, h, codes, generator)
-    space = orthonormal(drawn, measure, measure.gram(drawn), settings.ridge, settings.tolerance)
+    space = _whitening(drawn, measure, measure.gram(drawn), settings)
     n = len(space.level)
     rank = settings.rank_of(space)
     start = torch.randn(rows.n_classes, rank, n, generator=generator, dtype=torch.float64)
@@ -137,6 +134,12 @@ def fit_encoder(
     history = _train(network, rows.X.float(), rows, chosen, held_out, settings, generator)
     born = _born(network, _frozen(network), measure, space, settings)
     return ClassDensity(coder, born), h, history
+
+
+def _whitening(
+    features: FourierFeatures, measure: BaseMeasure, G: Tensor, settings: GradientSettings
+) -> Whitening:
+    return Whitening.of(features, measure, G, ridge=settings.ridge, tolerance=settings.tolerance)
 
 
 def code_bandwidth(k: int) -> Tensor:
@@ -173,12 +176,11 @@ def _start(
     sums = ClassSums.of(frame, rows.X, rows.y, rows.weight, rows.n_classes)
     reader = ClassReader(sums, frame.gram, settings.tolerance)
     rank = settings.rank_of(space)
-    eigenpairs = leading_eigenpairs(rank)
     if settings.generative:
-        factor = reader.factor(Reading("square_root", 0.0, rank), eigenpairs)
+        factor = reader.factor(Reading("square_root", 0.0, rank), ROUGH)
     else:
         pure = reader.factor(Reading("coherent", settings.ridge, 1))
-        mixed = reader.factor(Reading("pretty_good", settings.ridge, rank), eigenpairs)
+        mixed = reader.factor(Reading("pretty_good", settings.ridge, rank), ROUGH)
         factor = torch.cat([pure, MIXED_SHARE * mixed], 1)[:, :rank]
     return factor @ (space.transform * space.level)
 

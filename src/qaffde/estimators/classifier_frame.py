@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import eigsh
 from torch import Generator, Tensor
 
+from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.class_density import Projection
 from qaffde.selection.base_measure import fit_mixture
@@ -22,6 +21,8 @@ NEGLIGIBLE = 1e-10
 LEAST_NOISE = 1e-6
 """Share of the mean variance of the axes that a direction without axis has at least."""
 SHRINKAGE = 1e-3
+ROUNDING = 1e-14
+"""Relative error of principal variances."""
 BLOCK = 8192
 
 
@@ -138,17 +139,9 @@ def _safe_root(variance: Tensor, location: Tensor) -> Tensor:
 
 def _principal(covariance: Tensor, most: int) -> tuple[Tensor, Tensor]:
     """Leading variances, falling, and their axes as columns, each of them pointing one way."""
-    d = len(covariance)
-    if 2 * most >= d:
-        lam, V = torch.linalg.eigh(covariance)
-        lam, V = lam[-most:], V[:, -most:]
-    else:
-        found = eigsh(covariance.numpy(), most, v0=np.ones(d))
-        lam, V = (torch.tensor(part) for part in found)
-    order = lam.argsort(descending=True)
-    V = V[:, order]
-    sign = V.gather(0, V.abs().argmax(0, keepdim=True)).sign()
-    return lam[order].clamp(min=0), (V * sign).contiguous()
+    lam, V = QF.leading_eigenpairs(covariance, most, ROUNDING)
+    sign = V.gather(1, V.abs().argmax(1, keepdim=True)).sign()
+    return lam, (V * sign).T.contiguous()
 
 
 def settle_measure(

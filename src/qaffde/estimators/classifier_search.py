@@ -9,11 +9,11 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.estimators.classifier_closed import (
+    ROUGH,
     WITH_RIDGE,
     ClassReader,
     ClassSums,
     Reading,
-    leading_eigenpairs,
 )
 from qaffde.estimators.classifier_frame import ClassFrame, LabelledRows, settle_features
 from qaffde.nn import BaseMeasure
@@ -163,11 +163,11 @@ class ClassSearch:
         share = rows.weight / rows.weight.sum()
         log_prior = (sums.weight / sums.weight.sum()).clamp(min=1e-300).log()
         reader = ClassReader(sums, frame.gram, self.tolerance)
-        eigenpairs = leading_eigenpairs(max(self._ranks(len(frame.gram))))
+        most = max(self._ranks(len(frame.gram)))
         found = []
         for measurement in self.measurements:
             for ridge in self._ridges(measurement):
-                lam, V = reader.spectra(measurement, ridge, eigenpairs)
+                lam, V = reader.spectra(measurement, ridge, most, ROUGH)
                 born, ranks = self._born(phi, lam, V, frame.gram)
                 for rank, b in zip(ranks, born, strict=True):
                     log_ratio = log_defended(b, self.epsilon)

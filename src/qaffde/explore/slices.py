@@ -194,7 +194,7 @@ class Family:
     def nbytes(self) -> int:
         """Memory that is kept."""
         forms = {self.exact, self.draft}
-        return 4 * len(self.start) * sum(form.width for form in forms)
+        return 8 * len(self.start) * int(sum(form.work for form in forms))  # factors twice
 
     def log_prefactor(self, log_prefactors: Tensor) -> Tensor:
         """Logarithm (n,) of what multiplies the form, from those of all terms, (K, n)."""
@@ -205,7 +205,7 @@ class Family:
     def work(self, *, draft: bool) -> int:
         """Multiplications for one point, and its waves in the same currency."""
         form = self.draft if draft else self.exact
-        return len(self.start) * (int(WAVES) + form.width)
+        return len(self.start) * int(WAVES + form.work)
 
     def on_grid(
         self, given: Tensor, axes: Sequence[Tensor], rows: Tensor, *, draft: bool
@@ -220,7 +220,8 @@ class Family:
             angle = (axis[:, None] * self.slopes[:, column]).to(precision)
             a, b = angle.cos().float()[at], angle.sin().float()[at]
             c, s = torch.addcmul(c * a, s, b, value=-1), torch.addcmul(s * a, c, b)
-        return (self.draft if draft else self.exact)(c, s).double()
+        form = self.draft if draft else self.exact
+        return form.of_waves(c, s).clamp_(min=0).double()  # rounding may fall below zero
 
 
 def _places(rows: Tensor, axes: Sequence[Tensor]) -> list[Tensor]:

@@ -9,14 +9,13 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from qaffde._version import __version__
-from qaffde.files import classes, estimators, modules, objects, plans, terms
+from qaffde.files import classes, estimators, modules, objects, plans
 from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
 from qaffde.files.values import Reader, Recipe, Writer
 from qaffde.training.checkpoint import write_atomically
 
 RECIPES: Mapping[str, Recipe] = {
     **objects.RECIPES,
-    **terms.RECIPES,
     **modules.RECIPES,
     **plans.RECIPES,
     **classes.RECIPES,

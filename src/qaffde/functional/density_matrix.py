@@ -8,7 +8,13 @@ from numbers import Integral
 
 import torch
 from scipy.linalg import blas
+from scipy.sparse.linalg import ArpackError, eigsh
 from torch import Tensor
+
+DENSE_SHARE = 5
+"""More than one eigenpair in so many are found faster together with all the others."""
+SINGLE_TOLERANCE = 1e-5
+"""Relative error from which single precision is enough."""
 
 
 def add_rank_update(rho: Tensor, phi: Tensor) -> None:
@@ -39,13 +45,22 @@ def symmetrize_lower(rho: Tensor) -> Tensor:
     return lower + lower.tril(-1).T
 
 
-def leading_eigenpairs(rho: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
     """Largest `rank` eigenvalues, clipped at zero, and their eigenvectors.
+
+    Parameters
+    ----------
+    M : Tensor of shape (..., D, D)
+        Symmetric matrices.
+    rank : int
+    tolerance : float, default=0.0
+        Relative error of the eigenvalues that is good enough. If it is positive and few eigenpairs
+        are wanted, Lanczos iterations find them, from the same start in every call.
 
     Returns
     -------
-    lam : Tensor of shape (rank,), in falling order
-    V : Tensor of shape (rank, D), eigenvectors as rows, as in the paper
+    lam : Tensor of shape (..., rank), in falling order
+    V : Tensor of shape (..., rank, D), eigenvectors as rows, as in the paper
 
     Examples
     --------
@@ -53,8 +68,28 @@ def leading_eigenpairs(rho: Tensor, rank: int) -> tuple[Tensor, Tensor]:
     >>> lam.item(), V.abs().tolist()
     (3.0, [[0.0, 1.0]])
     """
-    lam, vectors = torch.linalg.eigh(rho)
-    return lam[-rank:].flip(0).clamp(min=0), vectors[:, -rank:].flip(1).T.contiguous()
+    if tolerance > 0 and DENSE_SHARE * rank < M.shape[-1]:
+        found = [_lanczos(matrix, rank, tolerance) for matrix in M.reshape(-1, *M.shape[-2:])]
+        lam, vectors = (torch.stack(part) for part in zip(*found, strict=True))
+        return lam.reshape(*M.shape[:-2], rank), vectors.reshape(*M.shape[:-2], rank, -1)
+    lam, vectors = torch.linalg.eigh(M)
+    return (
+        lam[..., -rank:].flip(-1).clamp(min=0),
+        vectors[..., -rank:].flip(-1).mT.contiguous(),
+    )
+
+
+def _lanczos(M: Tensor, rank: int, tolerance: float) -> tuple[Tensor, Tensor]:
+    """Leading eigenpairs of one matrix by ARPACK, or exactly where it does not converge."""
+    dtype = torch.float32 if tolerance >= SINGLE_TOLERANCE else torch.float64
+    start = torch.randn(len(M), generator=torch.Generator().manual_seed(0), dtype=dtype)
+    try:
+        found = eigsh(M.to("cpu", dtype).numpy(), rank, v0=start.numpy(), tol=tolerance)
+    except ArpackError:
+        return leading_eigenpairs(M, rank)
+    lam, vectors = (torch.from_numpy(part).to(M) for part in found)
+    order = lam.argsort(descending=True)
+    return lam[order].clamp(min=0), vectors[:, order].T.contiguous()
 
 
 def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
@@ -81,3 +116,46 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     if isinstance(rank, Integral):
         return min(int(rank), len(lam))
     return max(1, math.ceil(round(rank * len(lam), 6)))
+
+
+def born_rule(phi: Tensor, L: Tensor) -> Tensor:
+    r"""Born rule :math:`\phi^\top \rho\, \phi = \lVert L \phi \rVert^2`, not divided by a trace.
+
+    Parameters
+    ----------
+    phi : Tensor of shape (..., D)
+    L : Tensor of shape (r, D) or (C, r, D)
+        One factor, or those of C density matrices, which take one product.
+
+    Returns
+    -------
+    Tensor of shape (...) or (..., C)
+
+    Examples
+    --------
+    >>> born_rule(torch.tensor([[1.0, 2.0]]), torch.eye(2))
+    tensor([5.])
+    """
+    amplitudes = phi @ L.flatten(0, -2).T
+    return amplitudes.square().unflatten(-1, L.shape[:-1]).sum(-1)
+
+
+def born_mass(L: Tensor, G: Tensor) -> Tensor:
+    r"""Integral :math:`\operatorname{tr}(L G L^\top)` of the Born rule.
+
+    Parameters
+    ----------
+    L : Tensor of shape (r, D) or (C, r, D)
+    G : Tensor of shape (D, D), or (D,) for a diagonal matrix
+
+    Returns
+    -------
+    Tensor of shape () or (C,)
+
+    Examples
+    --------
+    >>> born_mass(torch.tensor([[1.0, 2.0]]), torch.tensor([1.0, 0.5]))
+    tensor(3.)
+    """
+    image = L * G if G.ndim == 1 else L @ G
+    return (image * L).sum((-2, -1))

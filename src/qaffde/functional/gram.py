@@ -1,4 +1,4 @@
-r"""The Gram matrix of Fourier features in L²(μ), and its inverse square root (DESIGN §4).
+r"""The Gram matrix of Fourier features in L²(μ), and its eigenpairs for whitening (DESIGN §4).
 
 .. math::
 
@@ -40,24 +40,25 @@ def gram_matrix(
     return 0.5 * torch.outer(a, a) * rows
 
 
-def inverse_square_root(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    """Factors of the pseudo-inverse square root, G^{−1/2} = U diag(s) Uᵀ.
+def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    r"""Eigenpairs of a positive semidefinite matrix on its range: all that whitening needs.
 
-    Eigenvalues below `tolerance` times the largest are combinations of features that vanish
-    μ-almost everywhere: dividing by them would only magnify rounding.
+    Powers of G on its range are :math:`U \operatorname{diag}(\lambda^p) U^\top`. Eigenvalues below
+    `tolerance` times the largest belong to combinations of features that vanish μ-almost
+    everywhere: dividing by them would only magnify rounding.
 
     Returns
     -------
     U : Tensor of shape (D, n)
-    s : Tensor of shape (n,)
+    lam : Tensor of shape (n,), rising
 
     Examples
     --------
-    >>> U, s = inverse_square_root(torch.diag(torch.tensor([4.0, 0.0])), 1e-6)
-    >>> (U * s) @ U.T
+    >>> U, lam = range_eigenpairs(torch.diag(torch.tensor([4.0, 0.0])), 1e-6)
+    >>> (U * lam.rsqrt()) @ U.T
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
     """
     lam, U = torch.linalg.eigh(G)
     keep = lam > tolerance * lam[-1]
-    return U[:, keep], lam[keep].rsqrt()
+    return U[:, keep], lam[keep]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from qaffde import functional as QF
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.measures import BaseMeasure
 
@@ -165,7 +166,7 @@ class ClassBorn(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         """Log-densities of shape (n, C) at points of shape (n, d)."""
-        log_ratio = log_defended(born_rule(self.features(z), self.factor), self.epsilon)
+        log_ratio = log_defended(QF.born_rule(self.features(z), self.factor), self.epsilon)
         return log_ratio + self.measure.log_density(z)[:, None]
 
     def extra_repr(self) -> str:
@@ -203,23 +204,11 @@ def _within_reach(x: Tensor) -> Tensor:
     return x.clamp(-far, far)
 
 
-def born_rule(phi: Tensor, factor: Tensor) -> Tensor:
-    """‖L_c φ‖² of shape (n, C), of features (n, D) and factors (C, r, D), in one product."""
-    amplitudes = phi @ factor.flatten(0, 1).T
-    return amplitudes.square().unflatten(1, factor.shape[:2]).sum(-1)
-
-
 def log_defended(born: Tensor, epsilon: float) -> Tensor:
     """Log of (1 − ε) b + ε."""
     return torch.log1p((1 - epsilon) / epsilon * born) + math.log(epsilon)
 
 
-def masses(factor: Tensor, G: Tensor) -> Tensor:
-    """tr(L_c G L_cᵀ) of shape (C,), for a Gram matrix (D, D), or a diagonal one (D,)."""
-    image = factor * G if G.ndim == 1 else factor @ G
-    return (image * factor).sum((1, 2))
-
-
 def normalized(factor: Tensor, G: Tensor) -> Tensor:
     """Factors of mass one."""
-    return factor / masses(factor, G).sqrt()[:, None, None]
+    return factor / QF.born_mass(factor, G).sqrt()[:, None, None]

@@ -3,6 +3,8 @@
 import torch
 from torch import Generator, Tensor, nn
 
+from qaffde import functional as QF
+
 
 class DensityMatrix(nn.Module):
     r"""Density matrix ρ = LᵀL of rank r: positive semidefinite, whatever L is (paper, Eq. 4).
@@ -55,7 +57,7 @@ class DensityMatrix(nn.Module):
 
     def expectation(self, phi: Tensor) -> Tensor:
         """Born rule φᵀρφ = ‖Lφ‖² of shape (...), not divided by the trace."""
-        return (phi @ self.factor.T).square().sum(-1)
+        return QF.born_rule(phi, self.factor)
 
     def log_trace(self) -> Tensor:
         """Logarithm of the trace of ρ."""

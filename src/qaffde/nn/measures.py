@@ -42,7 +42,7 @@ class BaseMeasure(nn.Module, ABC):
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
         """Logarithm of ∫‖Lφ‖²dμ = tr(LGLᵀ) for a factor L of shape (r, D)."""
-        return ((factor @ self.gram(features)) * factor).sum().log()
+        return QF.born_mass(factor, self.gram(features)).log()
 
 
 class BoxMeasure(BaseMeasure):

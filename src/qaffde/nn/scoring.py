@@ -12,7 +12,7 @@ microsecond and one of torch several, so NumPy scores a few rows and torch block
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -91,7 +91,7 @@ class Gaussians:
         white = z @ self.whitening
         white += self.offset
         white *= white
-        log_terms = white.reshape(len(z), len(self.log_constant), -1).sum(-1)
+        log_terms = white.reshape(len(z), len(self.log_constant), z.shape[1]).sum(-1)
         namespace_of(z).clip(log_terms, 0.0, self.most, out=log_terms)
         log_terms *= -0.5
         log_terms += self.log_constant
@@ -163,16 +163,7 @@ class Formula:
 
     @classmethod
     def of(cls, density: StandardizedDensity, dtype: torch.dtype, *, lattice: bool) -> "Formula":
-        """The formula of a Born density in its wrappers, its tensors as they are there.
-
-        Parameters
-        ----------
-        density : StandardizedDensity
-        dtype : torch.dtype
-            Of the points.
-        lattice : bool
-            Whether a lattice is scored by its series.
-        """
+        """The formula of a Born density in its wrappers; see :meth:`LogDensity.of`."""
         inner, born = density.density, born_of(density)
         log_scale = density.scale.log().sum()
         constant = -log_scale - born.log_normalizer()
@@ -217,6 +208,44 @@ class Formula:
         if log_terms.shape[1] == self.n_base:
             return log_p
         return xp.logaddexp(log_p, log_terms[:, self.n_base])
+
+
+@dataclass(frozen=True, eq=False)
+class LogDensity:
+    """The log-density of rows: their units, then the formula in a precision."""
+
+    units: Units
+    formula: Formula
+    dtype: torch.dtype
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls,
+        density: StandardizedDensity,
+        dtype: torch.dtype = torch.float64,
+        *,
+        lattice: bool = True,
+    ) -> "LogDensity":
+        """The log-density of a Born density in its wrappers, its tensors as they are there.
+
+        Parameters
+        ----------
+        density : StandardizedDensity
+        dtype : torch.dtype, default=torch.float64
+            Of the points in the formula.
+        lattice : bool, default=True
+            Whether a lattice is scored by its series. Single precision never is: it would take
+            digits from a series that a square keeps.
+        """
+        lattice = lattice and dtype == torch.float64
+        return cls(Units.of(density, dtype), Formula.of(density, dtype, lattice=lattice), dtype)
+
+    def __call__(self, x: Array) -> Array:
+        """Log-density of shape (n,) at points of shape (n, d) in float64."""
+        z = self.units(x)
+        inside = self.units.inside(z)
+        return self.formula(z if self.dtype == torch.float64 else z.to(self.dtype), inside)
 
 
 def converted(part: T, convert: Callable[[Tensor], Array]) -> T:
@@ -267,36 +296,32 @@ class Score:
     tensor([0.2500], dtype=torch.float64)
     """
 
-    @torch.no_grad()
     def __init__(
         self,
         density: StandardizedDensity,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
-        double = torch.float64
-        self.dtype = dtype
-        # single precision would take digits from a series that a square keeps
-        formula = Formula.of(density, dtype, lattice=dtype == double)
-        self.width = formula.width
-        self._units = converted(Units.of(density, dtype), lambda tensor: tensor.to(device))
-        self._formula = converted(formula, lambda tensor: tensor.to(device, dtype))
-        exact = formula if dtype == double else Formula.of(density, double, lattice=True)
-        self._few_units = converted(Units.of(density, double), _as_numpy)
-        self._few_formula = converted(exact, _as_numpy)
+        exact = LogDensity.of(density)
+        blocks = exact if dtype == torch.float64 else LogDensity.of(density, dtype)
+        self.width = blocks.formula.width
+        self._few = converted(exact, _as_numpy)
+        self._blocks = replace(
+            blocks,
+            units=converted(blocks.units, lambda tensor: tensor.to(device)),
+            formula=converted(blocks.formula, lambda tensor: tensor.to(device, dtype)),
+        )
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,) at points of shape (n, d) in float64, on the device."""
-        z = self._units(x)
-        log_p: Tensor = self._formula(z.to(self.dtype), self._units.inside(z))
+        log_p: Tensor = self._blocks(x)
         return log_p
 
     def of_few(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-density of shape (n,) at a few points of shape (n, d), in float64 on the CPU."""
         with np.errstate(divide="ignore", over="ignore"):
-            z = self._few_units(x)
-            log_p: NDArray[np.float64] = self._few_formula(z, self._few_units.inside(z))
+            log_p: NDArray[np.float64] = self._few(x)
         return log_p
 
 
@@ -304,12 +329,17 @@ def compiled_score(
     density: Density, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
 ) -> Score | None:
     """The compiled log-density of a fitted density, or None if it is built in another way."""
-    if not isinstance(density, StandardizedDensity):
-        return None
-    born = born_of(density)
-    if not isinstance(born, BornDensity) or not isinstance(born.measure, MEASURES):
+    if not is_scored(density):
         return None
     return density.derived((dtype, str(device)), lambda: Score(density, dtype, device))
+
+
+def is_scored(density: Density) -> TypeGuard[StandardizedDensity]:
+    """Whether a density is a Born density in the wrappers of a fit."""
+    if not isinstance(density, StandardizedDensity):
+        return False
+    born = born_of(density)
+    return isinstance(born, BornDensity) and isinstance(born.measure, MEASURES)
 
 
 def born_of(density: StandardizedDensity) -> Any:

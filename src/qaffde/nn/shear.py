@@ -1,5 +1,6 @@
 """A shear by polynomials: the invertible map that straightens what bends."""
 
+import math
 from typing import Any
 
 import torch
@@ -84,8 +85,8 @@ def monomials(u: Tensor, powers: Tensor) -> Tensor:
     >>> monomials(torch.tensor([[2.0, 3.0]]), torch.tensor([[0, 0], [1, 1], [0, 2]]))
     tensor([[1., 6., 9.]])
     """
-    found = u.new_ones(*u.shape[:-1], len(powers))
+    factors = []
     for column, exponents in zip(u.unbind(-1), powers.T, strict=True):
         ladder = torch.stack([column**k for k in range(int(exponents.max()) + 1)], -1)
-        found = found * ladder[..., exponents]
-    return found
+        factors.append(ladder[..., exponents])
+    return math.prod(factors[1:], start=factors[0])

@@ -13,25 +13,15 @@ from copy import deepcopy
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.nn import BaseMeasure, FourierFeatures
-from qaffde.nn.class_density import ImageCoder, born_rule, log_defended, masses
+from qaffde import functional as QF
+from qaffde.nn import FourierFeatures
+from qaffde.nn.class_density import ImageCoder, log_defended
 from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]
 REFRESH = 20
 """Steps after which the Gram matrix of learning features is computed anew, where its gradient has
 no say: the normaliser of a class is then but a slowly moving constant."""
-
-
-def orthonormal(
-    features: FourierFeatures, measure: BaseMeasure, G: Tensor, ridge: float, tolerance: float
-) -> Whitening:
-    """Coordinates that are orthonormal on the measure, but for the ridge (a share of G's norm)."""
-    lam, U = torch.linalg.eigh(G)
-    keep = lam > tolerance * lam[-1]
-    mu = ridge * float(lam[-1])
-    level = lam[keep] + mu
-    return Whitening(features, measure, U[:, keep] * level.rsqrt(), level, mu)
 
 
 class ClassStates(nn.Module):
@@ -77,8 +67,8 @@ class ClassStates(nn.Module):
         """Log-densities of shape (n, C), relative to the base measure."""
         flat = self.penalized and self.training
         metric = torch.ones_like(self.metric) if flat else self.metric
-        seen = born_rule(self.dropout(e), self.factor)
-        return log_defended(seen / masses(self.factor, metric), self.epsilon)
+        seen = QF.born_rule(self.dropout(e), self.factor)
+        return log_defended(seen / QF.born_mass(self.factor, metric), self.epsilon)
 
 
 class ClassNetwork(nn.Module):
@@ -140,11 +130,11 @@ class ClassNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C), relative to the base measure."""
         L = self.factor @ self.transform.T
-        mass = masses(L, self._gram())
+        mass = QF.born_mass(L, self._gram())
         if self.generative and self.training:
             mass = mass + self.ridge * L.square().sum((1, 2))
         phi = self.dropout(self.features(self._codes(x)))
-        return log_defended(born_rule(phi, L) / mass, self.epsilon)
+        return log_defended(QF.born_rule(phi, L) / mass, self.epsilon)
 
     def _codes(self, x: Tensor) -> Tensor:
         if self.coder is None:

@@ -92,10 +92,10 @@ def read_square_root(
     tolerance: float,
 ) -> BornDensity:
     """Density m φᵀG^{−1/2} ρ G^{−1/2}φ with the leading eigenpairs of ρ on the range of G."""
-    U, s = QF.inverse_square_root(measure.gram(features), tolerance)
+    U, gram_lam = QF.range_eigenpairs(measure.gram(features), tolerance)
     lam, V = QF.leading_eigenpairs(U.T @ rho @ U, U.shape[1])
     r = QF.resolve_rank(rank, lam, min_trace)
-    factor = (lam[:r, None] / lam[:r].sum()).sqrt() * V[:r] * s
+    factor = (lam[:r, None] / lam[:r].sum()).sqrt() * V[:r] * gram_lam.rsqrt()
     return BornDensity(features, factor @ U.T, measure)
 
 

@@ -18,9 +18,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import eigsh
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
@@ -43,8 +41,6 @@ MAX_NEGLIGIBLE = 0.5
 """Share of the largest that is never negligible, so that something is left under any ridge."""
 START_ROWS = 10_000
 START_TOLERANCE = 1e-3
-DENSE_SHARE = 10
-"""A start of more than one eigenvector in ten takes them all."""
 BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
@@ -74,6 +70,22 @@ class Whitening:
     transform: Tensor
     level: Tensor
     ridge: float
+
+    @classmethod
+    def of(
+        cls,
+        features: FourierFeatures,
+        measure: BaseMeasure,
+        G: Tensor,
+        *,
+        ridge: float,
+        tolerance: float,
+    ) -> "Whitening":
+        """Whitening by a Gram matrix G; the ridge is a share of its largest eigenvalue."""
+        U, lam = QF.range_eigenpairs(G, tolerance)
+        mu = ridge * float(lam[-1])
+        level = lam + mu
+        return cls(features, measure, U * level.rsqrt(), level, mu)
 
     def to(self, device: torch.device | str) -> "Whitening":
         """The same map on a device."""
@@ -113,7 +125,7 @@ class Whitening:
         e = E * weight[:START_ROWS, None].sqrt().to(E)
         scale = self.level.sqrt()
         rho = scale[:, None] * (e.T @ e).to(scale) * scale
-        lam, V = _leading(rho / rho.trace(), rank)
+        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, START_TOLERANCE)
         return DensityMatrix((lam[:, None].sqrt() * V).to(E))
 
     @torch.no_grad()
@@ -153,25 +165,15 @@ def whiten(
         return Whitening(features, measure, one.diag(), one, 0.0)
     share = min(NEGLIGIBLE * ridge, MAX_NEGLIGIBLE)
     features = _trimmed(features, share)
-    U, s = QF.inverse_square_root(measure.gram(features), max(tolerance, share))
-    lam = s.square().reciprocal()
-    mu = ridge * float(lam.max())
-    level = lam + mu
-    return Whitening(features, measure, U * level.rsqrt(), level, mu)
+    return Whitening.of(
+        features, measure, measure.gram(features), ridge=ridge, tolerance=max(tolerance, share)
+    )
 
 
 def _trimmed(features: FourierFeatures, share: float) -> FourierFeatures:
     """Without features whose squared amplitude is below a share of the largest."""
     keep = features.a.square() >= share * features.a.square().max()
     return FourierFeatures(features.W[keep], features.b[keep], features.a[keep])
-
-
-def _leading(rho: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """Leading eigenpairs, roughly where they are few: to start from, a digit or two is enough."""
-    if DENSE_SHARE * rank > len(rho):
-        return QF.leading_eigenpairs(rho, rank)
-    lam, V = eigsh(rho.cpu().numpy(), rank, v0=np.ones(len(rho)), tol=START_TOLERANCE)
-    return torch.from_numpy(lam).to(rho).clamp(min=0), torch.from_numpy(V.T).to(rho).contiguous()
 
 
 class WhitenedState(nn.Module):

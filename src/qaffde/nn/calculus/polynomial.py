@@ -32,6 +32,32 @@ ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """The form cᵀPc + sᵀQs − 2cᵀXs of cosines and sines, each block of shape (H, H).
+
+    There is no X where B and E are real.
+    """
+
+    P: Tensor
+    Q: Tensor
+    X: Tensor | None
+
+    @property
+    def work(self) -> float:
+        """Multiplications of one evaluation, divided by the number of frequencies."""
+        return len(self.P) * (2 if self.X is None else 3)
+
+    def single(self) -> "Blocks":
+        """The same in single precision."""
+        return Blocks(self.P.float(), self.Q.float(), None if self.X is None else self.X.float())
+
+    def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
+        """Values (n,) of q from the cosines and sines, (n, H), of its phases."""
+        q = torch.linalg.vecdot(c @ self.P, c).add_(torch.linalg.vecdot(s @ self.Q, s))
+        return q if self.X is None else q.sub_(torch.linalg.vecdot(c @ self.X, s), alpha=2)
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs:
     """B and E, each of shape (H, H); q need not be positive."""
 
@@ -43,12 +69,12 @@ class Pairs:
         return Pairs(self.B * difference, self.E * total)
 
     @cached_property
-    def _blocks(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """P, Q and X of q = cᵀPc + sᵀQs − 2cᵀXs; there is no X where B and E are real."""
+    def blocks(self) -> Blocks:
+        """The same as blocks of real numbers."""
         B, E = self.B, self.E
         if not B.is_complex():
-            return B + E, B - E, None
-        return B.real + E.real, B.real - E.real, B.imag + E.imag
+            return Blocks(B + E, B - E, None)
+        return Blocks(B.real + E.real, B.real - E.real, B.imag + E.imag)
 
     def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
         """Values (n,) of q from the cosines and sines, (n, H), of its phases.
@@ -58,9 +84,7 @@ class Pairs:
         if len(c) <= FEW_ROWS and self.B.is_complex():
             z = torch.complex(c, s)
             return (z.conj() * (z @ self.B.mT) + z * (z @ self.E)).sum(-1).real
-        P, Q, X = self._blocks
-        q = ((c @ P) * c).sum(-1).add_(((s @ Q) * s).sum(-1))
-        return q if X is None else q.sub_(((c @ X) * s).sum(-1), alpha=2)
+        return self.blocks.of_waves(c, s)
 
 
 class Coefficients(ABC):
@@ -131,6 +155,12 @@ class SquaredCoefficients(Coefficients):
         self.F = F
         self.needs_sines = F.is_complex()
         self.work = len(F) * (1 + self.needs_sines)
+
+    def single(self) -> "SquaredCoefficients":
+        """The same in single precision."""
+        return SquaredCoefficients(
+            self.F.to(torch.complex64 if self.needs_sines else torch.float32)
+        )
 
     @cached_property
     def pairs(self) -> Pairs:

@@ -118,6 +118,11 @@ class Term:
         log_volume = self.scale.diagonal()[:t].abs().log().sum()
         return self.log_coefficient + self.law.log_density(u) - log_volume
 
+    def log_density(self, x: Tensor) -> Tensor:
+        """Logarithm (n,) of the term at x of shape (n, d)."""
+        u = self.whiten(x)
+        return self.log_prefactor(u) + self.form.coefficients(self.form.phases(u)).log()
+
     def values(self, u: Tensor) -> Tensor:
         """Values (n,) of q at u of shape (n, d)."""
         if self.n_dims == 1 and self.form.coefficients.cancels:  # a series loses no more digits
