@@ -34,7 +34,7 @@ from qaffde.selection.solve import maximize, maximized_state, relative_weight
 from qaffde.selection.sources import MemorySource
 from qaffde.selection.units import units
 from qaffde.streams import Chunks
-from qaffde.training import History, TrainingConfig, fit_shear
+from qaffde.training import History, TrainingConfig, fit_shear, hold_out
 from qaffde.training.compute import ComputeConfig
 from qaffde.training.joint import train_with_encoder
 from qaffde.training.run import Run
@@ -336,9 +336,7 @@ class QAFFDESGD(BornEstimator):
     ) -> tuple[BornDensity, list[History]]:
         """Train encoder and density matrix together, from the convex solution for the codes."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(values), generator=generator)
-        n_valid = max(1, round(config.validation_fraction * len(values)))
-        valid, chosen = order[:n_valid], order[n_valid:]
+        chosen, valid = hold_out(len(values), config.validation_fraction, generator, few=0)
         Z = plan.standardize(codes)[chosen]
         compute = self._compute()
         space, state, convex = maximized_state(plan, Z, weight[chosen], config, compute, seed, run)

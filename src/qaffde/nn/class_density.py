@@ -214,6 +214,11 @@ def log_defended(born: Tensor, epsilon: float) -> Tensor:
     return torch.log1p((1 - epsilon) / epsilon * born) + math.log(epsilon)
 
 
+def of_class(table: Tensor, y: Tensor) -> Tensor:
+    """Entry of each row of a table (n, C) in the column of its class, of shape (n,)."""
+    return table.gather(1, y[:, None])[:, 0]
+
+
 def masses(factor: Tensor, G: Tensor) -> Tensor:
     """tr(L_c G L_cᵀ) of shape (C,), for a Gram matrix (D, D), or a diagonal one (D,)."""
     image = factor * G if G.ndim == 1 else factor @ G

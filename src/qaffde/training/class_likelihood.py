@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn import BaseMeasure, FourierFeatures
-from qaffde.nn.class_density import ImageCoder, born_rule, log_defended, masses
+from qaffde.nn.class_density import ImageCoder, born_rule, log_defended, masses, of_class
 from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]
@@ -168,16 +168,12 @@ class ClassNetwork(nn.Module):
 def conditional_loss(module: nn.Module, x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
     """Mean −w log P(y | x), by Bayes' rule with the module's prior."""
     log_joint = module(x) + module.log_prior
-    return -(weight * _of_class(log_joint.log_softmax(1), y)).mean()
+    return -(weight * of_class(log_joint.log_softmax(1), y)).mean()
 
 
 def generative_loss(module: nn.Module, x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
     """Mean −w log p(x | y), relative to the base measure."""
-    return -(weight * _of_class(module(x), y)).mean()
-
-
-def _of_class(table: Tensor, y: Tensor) -> Tensor:
-    return table.gather(1, y[:, None])[:, 0]
+    return -(weight * of_class(module(x), y)).mean()
 
 
 LOSSES = {"conditional": conditional_loss, "generative": generative_loss}

@@ -1,13 +1,9 @@
-r"""Closed form: density matrices of all classes in one pass, and how they are read.
+r"""How the density matrices of all classes are read (paper, Section 4.3, in closed form).
 
-Sums over the rows of a class hold all that a reading needs:
-
-.. math:: \rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top, \quad
-          \psi_c = \sum_{i \in c} w_i \phi_i, \quad w_c = \sum_{i \in c} w_i
-
-Every reading is a factor L_c, and :math:`m \lVert L_c \phi \rVert^2 / \operatorname{tr}(L_c G
-L_c^\top)` is a density whatever L_c is. With the mean state :math:`\bar\rho = \sum_c \rho_c /
-\sum_c w_c` and a ridge μ on it:
+With the sums :class:`~qaffde.training.sums.ClassSums` of the rows, their mean density matrix
+:math:`\bar\rho = \sum_c \rho_c / \sum_c w_c` and a ridge μ on it, every reading is a factor L_c,
+and :math:`m \lVert L_c \phi \rVert^2 / \operatorname{tr}(L_c G L_c^\top)` is a density whatever
+L_c is:
 
 ``direct``
     :math:`L_c^\top L_c = \rho_c`, the paper's.
@@ -32,70 +28,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from qaffde import functional as QF
-from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.nn.class_density import normalized
-from qaffde.training.closed_form import row_batches
+from qaffde.training.sums import ClassSums
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
 WITH_RIDGE = ("pretty_good", "coherent")
 DENSE_SHARE, OVERSAMPLING, ITERATIONS = 3, 10, 4
 """Leading eigenvectors that are more than one in three are found with all the others."""
-
-
-@dataclass(frozen=True, eq=False)
-class ClassSums:
-    """What weighted rows of C classes leave behind in a frame.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (C, D, D)
-    psi : Tensor of shape (C, D)
-    weight : Tensor of shape (C,)
-    """
-
-    rho: Tensor
-    psi: Tensor
-    weight: Tensor
-
-    @classmethod
-    def of(
-        cls, frame: ClassFrame, X: Tensor, y: Tensor, weight: Tensor, n_classes: int
-    ) -> "ClassSums":
-        """Sums over rows (n, d) of classes (n,), each row seen once."""
-        D = frame.features.n_features
-        rho = torch.zeros(n_classes, D, D, dtype=torch.float64)
-        psi = torch.zeros(n_classes, D, dtype=torch.float64)
-        Z = frame.coordinates(X)
-        for c in y.unique().tolist():
-            for z, w in row_batches(Z[y == c], weight[y == c]):
-                phi = frame.features(z)
-                psi[c] += w @ phi
-                QF.add_rank_update(rho[c], phi.mul_(w.sqrt()[:, None]))
-            rho[c] = QF.symmetrize_lower(rho[c])
-        return cls(rho, psi, torch.zeros_like(psi[:, 0]).index_add_(0, y, weight))
-
-    def __add__(self, other: "ClassSums") -> "ClassSums":
-        return ClassSums(self.rho + other.rho, self.psi + other.psi, self.weight + other.weight)
-
-    def means(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Means ρ_c and ψ_c, and ρ̄ of all rows; a class without rows has those of all."""
-        total = self.weight.sum()
-        pooled = self.rho.sum(0) / total
-        empty = self.weight == 0
-        count = self.weight.masked_fill(empty, 1.0)
-        rho = torch.where(empty[:, None, None], pooled, self.rho / count[:, None, None])
-        psi = torch.where(empty[:, None], self.psi.sum(0) / total, self.psi / count[:, None])
-        return rho, psi, pooled
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How sums are read: a measurement, its ridge (a share of ρ̄'s norm), and a rank."""
-
-    measurement: str
-    ridge: float
-    rank: int | float
-
 
 Eigenpairs = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Maps symmetric matrices (C, D, D) to eigenvalues (C, n), falling, and vectors (C, n, D)."""
@@ -108,7 +47,7 @@ def all_eigenpairs(M: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def leading_eigenpairs(rank: int) -> Eigenpairs:
-    """What finds leading eigenpairs by subspace iteration: to a digit or two, and far faster."""
+    """Function that finds leading eigenpairs by subspace iteration: fast, to a digit or two."""
 
     def find(M: Tensor) -> tuple[Tensor, Tensor]:
         C, D, _ = M.shape
@@ -143,14 +82,6 @@ class ClassReader:
     G: Tensor
     tolerance: float
 
-    @cached_property
-    def _means(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.sums.means()
-
-    @cached_property
-    def _pooled(self) -> tuple[Tensor, Tensor]:
-        return torch.linalg.eigh(self._means[2])
-
     def spectra(
         self, measurement: str, ridge: float, eigenpairs: Eigenpairs = all_eigenpairs
     ) -> tuple[Tensor, Tensor]:
@@ -167,11 +98,25 @@ class ClassReader:
             rho = R @ rho @ R
         return eigenpairs(rho)
 
-    def factor(self, reading: Reading, eigenpairs: Eigenpairs = all_eigenpairs) -> Tensor:
+    def factor(
+        self,
+        measurement: str,
+        ridge: float,
+        rank: int | float | str,
+        eigenpairs: Eigenpairs = all_eigenpairs,
+    ) -> Tensor:
         """Factor of shape (C, r, D), of mass one."""
-        lam, V = self.spectra(reading.measurement, reading.ridge, eigenpairs)
-        r = QF.resolve_rank(reading.rank, self.G[0], 1.0)
+        lam, V = self.spectra(measurement, ridge, eigenpairs)
+        r = QF.resolve_rank(rank, self.G[0], 1.0)
         return normalized(lam[:, :r, None].sqrt() * V[:, :r], self.G)
+
+    @cached_property
+    def _means(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.sums.means()
+
+    @cached_property
+    def _pooled(self) -> tuple[Tensor, Tensor]:
+        return torch.linalg.eigh(self._means[2])
 
     def _power(self, spectrum: tuple[Tensor, Tensor], power: float, ridge: float) -> Tensor:
         """(M + μ)^power on the range of M, for μ = ridge times the largest eigenvalue."""
