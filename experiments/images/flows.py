@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
 from experiments.images.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
+from experiments.models.bayes import BayesRule
 from experiments.models.classifier import class_flow
-from qaffde.baselines.base import TrainedEstimator, split
+from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
-from qaffde.estimators.bayes import BayesRule
 from qaffde.parameters import check_count, check_share
 from qaffde.random import generator_from
-from qaffde.training import History, train
+from qaffde.training import History, hold_out, train
 from qaffde.training.noise import seeded
 
 MAX_HELD_OUT = 500
@@ -139,7 +139,7 @@ class ImageFlowClassifier(BayesImageClassifier):
         self._check_parameters()
         flow = clone(MAF() if self.flow is None else self.flow)
         config = flow.set_params(random_state=self.random_state)._config()
-        chosen, held_out = split(len(y), flow.validation_fraction, generator)
+        chosen, held_out = hold_out(len(y), flow.validation_fraction, generator)
         held_out = held_out[:MAX_HELD_OUT]
         scales = pixel_scales(levels[chosen], y[chosen], n_classes, self.alpha, generator)
         with seeded(generator):

@@ -12,9 +12,8 @@ from experiments.images.pixels import LEVELS
 from experiments.models.roundtrip import RoundTrip, image_shape
 from experiments.models.roundtrip_density import RoundTripDensity
 from experiments.models.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
-from qaffde.baselines.base import split
 from qaffde.parameters import check_choice, check_count
-from qaffde.training import History, train
+from qaffde.training import History, hold_out, train
 from qaffde.training.noise import seeded
 
 MAX_HELD_OUT = 256
@@ -249,7 +248,9 @@ class ImageRoundTrip(BayesImageClassifier):
         _lay_out(density, torch.channels_last)  # a quarter off the time of a step
         Z = in_units(levels, location, scale)
         parts = Z, torch.ones(len(y)), one_hot(y, n_classes).float()
-        chosen, held_out = split(len(y), settings.validation_fraction, generator, MAX_HELD_OUT)
+        chosen, held_out = hold_out(
+            len(y), settings.validation_fraction, generator, most=MAX_HELD_OUT
+        )
         judges = tuple(part[held_out] for part in parts) if len(held_out) else None
         history = train(
             density,

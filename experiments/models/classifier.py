@@ -11,10 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
+from experiments.models.bayes import BayesRule
 from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
-from qaffde.estimators.bayes import BayesRule
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_count
 from qaffde.random import generator_from

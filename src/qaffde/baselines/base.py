@@ -22,6 +22,7 @@ from qaffde.training import (
     History,
     LoopConfig,
     adam,
+    hold_out,
     negative_log_likelihood,
     print_progress,
     train,
@@ -29,8 +30,6 @@ from qaffde.training import (
 from qaffde.training.loop import Loss, MakeOptimizer, Report
 from qaffde.training.noise import seeded
 
-FEW_ROWS = 20
-"""Below this there is nothing to hold out."""
 N_EVALUATIONS = 50
 """Evaluations in a training that goes on to its last step."""
 
@@ -204,7 +203,7 @@ class TrainedEstimator(DrawingEstimator):
             density = self._build(rows.shape[1], n_context).float()
         Z = (rows - location) / scale
         parts = [Z, weight / weight.mean(), *([] if context is None else [context])]
-        chosen, held_out = split(len(rows), self.validation_fraction, generator)
+        chosen, held_out = hold_out(len(rows), self.validation_fraction, generator)
         held_out = held_out[: self._max_held_out]
         history = train(
             density,
@@ -264,20 +263,3 @@ def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:
     with torch.no_grad():
         z = density.density.sample(n, generator)  # type: ignore[operator]
     return (density.location + density.scale * z).numpy()
-
-
-def split(
-    n: int, fraction: float, generator: Generator, most: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows to hold out, at most so many; none of them where rows are few.
-
-    Examples
-    --------
-    >>> chosen, held_out = split(100, 0.1, torch.Generator())
-    >>> len(chosen), len(held_out)
-    (90, 10)
-    """
-    order = torch.randperm(n, generator=generator)
-    n_held_out = 0 if n < FEW_ROWS else max(1, int(fraction * n))
-    n_held_out = n_held_out if most is None else min(n_held_out, most)
-    return order[n_held_out:], order[:n_held_out]

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from qaffde.baselines.base import DrawingEstimator, split
+from qaffde.baselines.base import DrawingEstimator
 from qaffde.estimators import QAFFDE
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share
@@ -16,6 +16,7 @@ from qaffde.selection.bandwidth import held_out_kde, scott, silverman
 from qaffde.selection.base_measure import fit_mixture
 from qaffde.selection.summary import Moments
 from qaffde.selection.units import units
+from qaffde.training import hold_out
 from qaffde.training.sums import effective_count
 
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
@@ -205,7 +206,7 @@ class GMM(DrawingEstimator):
                     'or "auto"'
                 )
             return int(self.n_components)
-        chosen, held_out = split(len(Z), self.validation_fraction, generator)
+        chosen, held_out = hold_out(len(Z), self.validation_fraction, generator)
         best, size, most = -torch.inf, 1, min(MAX_COMPONENTS, len(Z) // MIN_ROWS_PER_COMPONENT)
         while size <= most and len(held_out):
             measure = fit_mixture(Z[chosen], weight[chosen], size, generator, max_rows=len(chosen))

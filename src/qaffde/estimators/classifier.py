@@ -1,27 +1,55 @@
 """Classification by one density per class: closed form, gradient descent, behind an encoder."""
 
-import os
+import math
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import _check_partial_fit_first_call
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor, nn
 
-from qaffde.estimators.classifier_base import ClassifierBase
-from qaffde.estimators.classifier_closed import ClassSums
+from qaffde.estimators.base import Array, all_or_nothing
+from qaffde.estimators.persistence import FileMixin
+from qaffde.nn.class_density import ClassDensity, ImageCoder
 from qaffde.random import generator_from
+from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
+from qaffde.selection.plan import Plan, check_plan
+from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.solve_classes import (
+    encode_some,
+    image_coder,
+    read_classes,
+    sum_classes,
+    train_classes,
+)
+from qaffde.training import History, TrainingConfig
+from qaffde.training.compute import DOUBLE
+from qaffde.training.run import Run
+from qaffde.training.sums import ClassSums, LabeledRows
+
+FLOATS = [np.float64, np.float32]
+MAX_SCORED = 1024
+"""Rows that are scored at a time."""
+ADAPTED_ROWS = 10_000
+"""Rows whose first codes adaptive features are fitted to."""
 
 
 def _adds_rows(model: "QAFFDEClassifier") -> bool:
-    if model.training != "closed_form":
+    if model.is_trained:
         raise AttributeError(
             "gradient training is no sum over rows, so it cannot add any; set "
-            'training="closed_form", or fit again with all rows'
+            'method="auto", or fit again with all rows'
         )
     return True
 
 
-class QAFFDEClassifier(ClassifierBase):
+class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     r"""Classifier by Bayes' rule, with one density per class.
 
     .. math:: P(c \mid x) \propto P(c)\, p(x \mid c), \qquad
@@ -29,7 +57,7 @@ class QAFFDEClassifier(ClassifierBase):
               {\operatorname{tr}(L_c G L_c^\top)}
 
     All classes share the Fourier features φ and the base measure m, and so the Gram matrix G
-    that normalises each density exactly: densities compare across classes, and with each other
+    that normalizes each density exactly: densities compare across classes, and with each other
     (:meth:`log_density`), so that a row which no class explains can be refused.
 
     Parameters
@@ -39,71 +67,45 @@ class QAFFDEClassifier(ClassifierBase):
         for each class.
     bandwidth : "auto", float or array of q floats, default="auto"
         Bandwidth of the frequencies, in the units of the data (of the code behind an encoder).
-        "auto" minimises the log-loss of rows held out.
+        "auto" minimizes the log-loss of held-out rows.
     rank : int, float or "auto", default="auto"
         Of each density matrix: a number, or a share of D. "auto" is chosen with the bandwidth;
         for gradient training it is 20.
     features : {"auto", "sobol", "orthogonal", "paired", "random", "adaptive"}, default="auto"
         How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
         random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
-    training : {"closed_form", "gradient"}, default="closed_form"
-        The paper's QAFFDE and QAFFDE-SGD.
+    method : {"auto", "direct", "square_root", "pretty_good", "coherent", "gradient"}
+        Closed forms are sums over rows and differ in how their density matrices are read, see
+        ``qaffde.training.class_readings``; "direct" is the paper's QAFFDE. "auto", the default,
+        chooses among the next three for the conditional objective, and is "square_root" for the
+        generative one. "gradient" is the paper's QAFFDE-SGD, trained by Adam.
     objective : {"conditional", "generative"}, default="conditional"
-        What is maximised, or chosen by: the likelihood of classes given rows, or of rows given
+        What is maximized, or chosen by: the likelihood of classes given rows, or of rows given
         classes. The former classifies better, the latter gives better densities.
-    measurement : {"auto", "direct", "square_root", "pretty_good", "coherent"}, default="auto"
-        How a closed form reads its density matrices; see
-        ``qaffde.estimators.classifier_closed``. "direct" is the paper's. "auto" chooses among
-        the last three for the conditional objective, and is "square_root" for the generative one.
-    ridge : float or "auto", default="auto"
-        Share of the largest eigenvalue that is added to all, of the mean density matrix in
-        "pretty_good" and "coherent", of G in gradient training (where "auto" is 1e-3).
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
         as many components as hold 95 % of the variance and at most 50. What they leave out is
         normal noise of one variance in the densities, the same for all classes.
-    whiten : bool, default=False
-        Whether principal components are scaled to one variance.
-    base_measure : {"gaussian", "mixture"}, default="gaussian"
-        Of all classes together.
-    n_base_components : int or "auto", default="auto"
-        Gaussians of the mixture; "auto" is one for each class.
+    encoder : torch.nn.Module, optional
+        Network from inputs to codes (n, k), of which the densities then are; a copy is trained
+        together with them by the conditional objective. Rows are reshaped to its attribute
+        `image_shape`, if it has one, as :class:`qaffde.nn.LeNet` does. Codes pass through a
+        hyperbolic tangent, so that they cannot run away. It replaces the projection.
     priors : array of shape (C,), optional
         Probabilities of the classes; their frequencies (weighted) by default. Training does not
         see them: they shift the log-odds of what was trained.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight` by class.
-    learn_features : bool, default=False
-        Whether gradient training changes the frequencies too.
-    feature_dropout : float, default=0.0
-        Share of the features that a step of gradient training does not see, drawn anew for each
-        row: many features then cannot learn rows by heart. For the conditional objective.
-    encoder : torch.nn.Module, optional
-        Network from inputs to codes (n, k), of which the densities then are; a copy is trained
-        together with them by the conditional objective. See :class:`qaffde.nn.LeNet`. Codes pass
-        through a hyperbolic tangent, so that they cannot run away. It replaces the projection.
-    image_shape : tuple (channels, height, width), optional
-        Shape of the encoder's inputs, which rows are the flat form of.
-    augment : callable, optional
-        ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
-        training only.
-    background : float, default=1e-4
-        Weight of the base measure in every class, so that no row is impossible.
-    tolerance : float, default=1e-7
-        Eigenvalues below this share of the largest count as zero.
-    max_steps, batch_size, learning_rate, weight_decay, clip_norm
-        Of Adam: 2000, 256, 3e-3, 0 and 10; the rate falls linearly to 1e-5.
-    validation_fraction, patience : default=0.1, 10
-        Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
-        them before it stops. What was best on them is kept.
-    time_limit : float or None, default=None
-        Seconds before Adam stops.
-    warm_start : bool, default=False
-        Whether another closed-form `fit` keeps projection, base measure and features.
-    checkpoint : path or None, default=None
-        File to keep Adam's state in; a fit that was killed goes on from it.
+    plan : Plan, optional
+        Plan of an earlier fit (``model.plan_``). Nothing is searched then, and `n_features` to
+        `method` and `n_components` are not used.
     verbose : bool, default=False
         Print progress.
+    training : TrainingConfig, optional
+        Adam's settings, and whether features learn, for ``method="gradient"``. Batches are of 256
+        rows by default.
+    policy : SelectionPolicy, optional
+        Constants of the search; `class_ridge`, `background` and `tolerance`.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -112,16 +114,19 @@ class QAFFDEClassifier(ClassifierBase):
     class_prior_ : ndarray of shape (C,)
     density_ : torch module
         Maps rows of shape (n, d) to log-densities of shape (n, C).
+    plan_ : Plan
+        What was settled before the rows were summed or trained on (behind an encoder: on codes).
+        ``print(model.plan_)`` shows what was chosen, and from what.
+    sums_ : ClassSums or None
+        Sums over the rows of each class; None after gradient training.
+    history_ : list of qaffde.training.History
     bandwidth_ : ndarray of shape (q,)
     n_components_ : int
         Coordinates that the features see.
     rank_, n_fourier_features_ : int
     measurement_ : str
-        "gradient" where nothing was read.
+        How density matrices are read, or "gradient".
     ridge_ : float
-    search_ : dict of {str: float}
-        Held-out loss of every candidate.
-    history_ : list of qaffde.training.History
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
@@ -139,6 +144,9 @@ class QAFFDEClassifier(ClassifierBase):
     array([0, 1, 2])
     """
 
+    classes_: NDArray[Any]
+    _density: ClassDensity | None
+
     def __init__(
         self,
         n_features: int | str = "auto",
@@ -146,70 +154,35 @@ class QAFFDEClassifier(ClassifierBase):
         rank: int | float | str = "auto",
         features: str = "auto",
         *,
-        training: str = "closed_form",
+        method: str = "auto",
         objective: str = "conditional",
-        measurement: str = "auto",
-        ridge: float | str = "auto",
         n_components: int | str | None = "auto",
-        whiten: bool = False,
-        base_measure: str = "gaussian",
-        n_base_components: int | str = "auto",
+        encoder: Any = None,
         priors: ArrayLike | None = None,
         class_weight: Any = None,
-        learn_features: bool = False,
-        feature_dropout: float = 0.0,
-        encoder: Any = None,
-        image_shape: Any = None,
-        augment: Any = None,
-        background: float = 1e-4,
-        tolerance: float = 1e-7,
-        max_steps: int = 2000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        weight_decay: float = 0.0,
-        clip_norm: float | None = 10.0,
-        validation_fraction: float = 0.1,
-        patience: int | None = 10,
-        time_limit: float | None = None,
-        warm_start: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
+        plan: Plan | None = None,
         verbose: bool = False,
+        training: TrainingConfig | None = None,
+        policy: SelectionPolicy | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_features = n_features
         self.bandwidth = bandwidth
         self.rank = rank
         self.features = features
-        self.training = training
+        self.method = method
         self.objective = objective
-        self.measurement = measurement
-        self.ridge = ridge
         self.n_components = n_components
-        self.whiten = whiten
-        self.base_measure = base_measure
-        self.n_base_components = n_base_components
+        self.encoder = encoder
         self.priors = priors
         self.class_weight = class_weight
-        self.learn_features = learn_features
-        self.feature_dropout = feature_dropout
-        self.encoder = encoder
-        self.image_shape = image_shape
-        self.augment = augment
-        self.background = background
-        self.tolerance = tolerance
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
+        self.plan = plan
         self.verbose = verbose
+        self.training = training
+        self.policy = policy
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one density to the rows of each class.
 
@@ -219,25 +192,23 @@ class QAFFDEClassifier(ClassifierBase):
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
         """
-        self._check_parameters()
-        warm = bool(self.warm_start) and hasattr(self, "frame_")
-        rows, classes = self._labelled(X, y, sample_weight, reset=not warm)
-        self._check_priors(len(classes))
-        generator = generator_from(self.random_state)
-        if self.encoder is not None:
-            return self._fit_encoder(rows, classes, generator)
-        if warm:
-            frame, reading, search = self.frame_, self.reading_, self.search_
-        else:
-            frame, reading, search = self._settle(rows, generator)
-        if self.training == "gradient":
-            return self._fit_gradient(frame, rows, classes, search, generator)
-        sums = ClassSums.of(frame, rows.X, rows.y, rows.weight, rows.n_classes)
-        density = self._read(frame, reading, sums)
-        self.classes_ = classes
-        return self._learn(frame, reading, sums, search, density)
+        spec, config = self._spec(), self._config()
+        rows, self.classes_ = self._all_rows(X, y, sample_weight)
+        run = Run(checkpoint=config.checkpoint, verbose=bool(self.verbose))
+        seed = self._seed()
+        coder = None if self.encoder is None else image_coder(self.encoder, rows.X)
+        prior = self._prior(rows.class_weight)
+        plan = self._plan(rows, coder, spec, seed, run)
+        if not self.is_trained:
+            sums = sum_classes(plan, rows)
+            return self.restore(plan, prior, sums, read_classes(plan, sums))
+        density, history = train_classes(plan, rows, self.objective, config, seed, run, coder)
+        if (file := run.file("search")) is not None:
+            file.remove()
+        return self.restore(plan, prior, None, density, [history])
 
     @available_if(_adds_rows)
+    @all_or_nothing
     def partial_fit(
         self,
         X: ArrayLike,
@@ -247,9 +218,9 @@ class QAFFDEClassifier(ClassifierBase):
     ) -> Self:
         """Add rows to the fit.
 
-        The first call settles projection, base measure, features and measurement from its rows:
-        make them typical ones. Later calls, and calls after `fit`, add to the density matrices;
-        chunks give the same as all their rows in one `fit` with ``warm_start=True``.
+        The first call selects the plan (projection, base measure, features and measurement) from
+        its rows: make them typical ones. Later calls, and calls after `fit`, add to the density
+        matrices; chunks give the same as all their rows in one `fit` with that plan.
 
         Parameters
         ----------
@@ -259,16 +230,263 @@ class QAFFDEClassifier(ClassifierBase):
             All classes that will ever come; needed in the first call.
         sample_weight : array-like of shape (n,), optional
         """
-        self._check_parameters()
+        spec = self._spec(more=True)
+        self._config()
         first = not self.__sklearn_is_fitted__()
         if first or classes is not None:
             _check_partial_fit_first_call(self, classes)
-        rows = self._chunk(X, y, sample_weight, first=first)
-        self._check_priors(len(self.classes_))
-        if first:
-            settled = self._settle(rows, generator_from(self.random_state), stream=True)
-            frame, reading, search = settled
-        else:
-            frame, reading, search = self.frame_, self.reading_, self.search_
-        sums = ClassSums.of(frame, rows.X, rows.y, rows.weight, rows.n_classes)
-        return self._learn(frame, reading, sums if first else self.sums_ + sums, search)
+        rows = self._more_rows(X, y, sample_weight, first=first)
+        plan = self._plan(rows, None, spec, self._seed(), Run()) if first else self.plan_
+        sums = sum_classes(plan, rows)
+        total = sums if first or self.sums_ is None else self.sums_ + sums
+        return self.restore(plan, self._prior(total.weight), total)
+
+    def log_density(self, X: ArrayLike) -> Array:
+        """Log-density of each row, or of its code behind an encoder, in each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        check_is_fitted(self)
+        rows = torch.tensor(validate_data(self, X, dtype=FLOATS, order="C", reset=False))
+        C, r, D = self.density_.born.factor.shape
+        size = min(MAX_SCORED, DOUBLE.rows(max(C * r, D)))
+        with torch.no_grad():
+            return torch.cat([self.density_(x) for x in rows.split(size)]).numpy()
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Log-probability of each class for each row, of shape (n, C)."""
+        log_density = self.log_density(X)
+        with np.errstate(divide="ignore"):
+            return log_softmax(log_density + np.log(self.class_prior_), axis=1)
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probability of each class for each row, of shape (n, C)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Most probable class of each row, of shape (n,)."""
+        best = self.predict_log_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def restore(
+        self,
+        plan: Plan,
+        prior: NDArray[np.float64],
+        sums: ClassSums | None,
+        density: ClassDensity | None = None,
+        history: list[History] | None = None,
+    ) -> Self:
+        """Take over the state of a fit to the classes `classes_`, as updates and files do.
+
+        Parameters
+        ----------
+        plan : Plan
+        prior : ndarray of shape (C,)
+        sums : ClassSums, optional
+            Of all rows, on that plan.
+        density : ClassDensity, optional
+            Trained, or read from the sums where that was done already.
+        history : list of History, optional
+        """
+        self.plan_, self.class_prior_, self.sums_ = plan, prior, sums
+        self._density, self.history_ = density, history or []
+        return self
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether a fit trains by gradient descent: as the plan says, or else `method`."""
+        if isinstance(self.plan, Plan):
+            return self.plan.measurement == "gradient"
+        return bool(self.method == "gradient")
+
+    @property
+    def density_(self) -> ClassDensity:
+        """Densities of all classes; read from the sums when first asked for after an update."""
+        if self._density is None:
+            assert self.sums_ is not None
+            self._density = read_classes(self.plan_, self.sums_)
+        return self._density
+
+    @property
+    def bandwidth_(self) -> Array:
+        """Bandwidth of the frequencies, of shape (q,), in the units of the data or code."""
+        bandwidth: Array = (self.plan_.bandwidth * self.plan_.scale).numpy()
+        return bandwidth
+
+    @property
+    def n_components_(self) -> int:
+        """Number q of coordinates that the features see."""
+        return self.plan_.features.n_dims
+
+    @property
+    def n_fourier_features_(self) -> int:
+        """Number of Fourier features."""
+        return self.plan_.features.n_features
+
+    @property
+    def rank_(self) -> int:
+        """Rank of each density matrix."""
+        return self.density_.born.rank
+
+    @property
+    def measurement_(self) -> str:
+        """How density matrices are read, or "gradient"."""
+        return self.plan_.measurement
+
+    @property
+    def ridge_(self) -> float:
+        """Ridge of the measurement, or of gradient training."""
+        return self.plan_.ridge
+
+    def _spec(self, *, more: bool = False) -> ClassSpec:
+        return ClassSpec(
+            method=self.method,
+            objective=self.objective,
+            n_features=self.n_features,
+            bandwidth=self.bandwidth,
+            rank=self.rank,
+            features=self.features,
+            n_components=self.n_components,
+            open_ended=more,
+        )
+
+    def _config(self) -> TrainingConfig:
+        """Training settings, checked with all that goes with them."""
+        config = TrainingConfig() if self.training is None else self.training
+        asked = {
+            "encoder": self.encoder is not None,
+            "learn_features": config.learn_features,
+            "dropout": config.dropout > 0,
+            "augment": config.augment is not None,
+            "checkpoint": config.checkpoint is not None,
+        }
+        for name in (name for name, is_asked in asked.items() if is_asked):
+            if not self.is_trained:
+                raise ValueError(
+                    f'{name} needs method="gradient": a closed form learns no such thing'
+                )
+        if asked["encoder"] and not isinstance(self.encoder, nn.Module):
+            raise ValueError(
+                f"encoder={self.encoder!r} must be a torch module from inputs to codes (n, k)"
+            )
+        if asked["augment"] and not asked["encoder"]:
+            raise ValueError("augment needs an encoder, which alone sees images")
+        if asked["dropout"] and self.objective == "generative":
+            raise ValueError(
+                'dropout needs objective="conditional": a density of mass one with all features '
+                "is none with some of them"
+            )
+        if asked["encoder"] and self.objective == "generative":
+            raise ValueError(
+                'objective="generative" cannot train an encoder: a likelihood of codes grows '
+                'without bound as they shrink to a point. Use objective="conditional", or '
+                "QAFFDESGD with an invertible encoder for each class"
+            )
+        if asked["checkpoint"] and self.random_state is None:
+            raise ValueError(
+                "checkpoint needs a random_state: without one no two fits are the same, and one "
+                "that was killed could not be taken up again"
+            )
+        return config
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+
+    def _plan(
+        self, rows: LabeledRows, coder: ImageCoder | None, spec: ClassSpec, seed: int, run: Run
+    ) -> Plan:
+        """The given plan, or one that is selected; behind a coder, one of its codes."""
+        if coder is None:
+            if self.plan is not None:
+                return check_plan(self.plan, "classifier", rows.X.shape[1])
+            return select_classes(rows, spec, policy=self.policy, seed=seed, run=run)
+        n = ADAPTED_ROWS if self.features == "adaptive" else 2
+        codes = encode_some(coder, rows.X[:n])
+        if self.plan is not None:
+            return check_plan(self.plan, "classifier", codes.shape[1])
+        return plan_codes(codes, rows, spec, self.policy, seed)
+
+    def _all_rows(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[LabeledRows, NDArray[Any]]:
+        """Rows of positive weight, and the classes among them."""
+        rows, labels = validate_data(
+            self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2, reset=True
+        )
+        check_classification_targets(labels)
+        weight = self._weights(rows, labels, sample_weight)
+        classes = np.unique(labels[weight > 0])
+        if len(classes) < 2:
+            raise ValueError(
+                f"y holds only the class {classes.tolist()} among rows of positive weight; a "
+                "classifier needs at least two classes"
+            )
+        return _labeled(rows, labels, weight, classes), classes
+
+    def _more_rows(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
+    ) -> LabeledRows:
+        """Rows of positive weight for the classes that are known."""
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
+            )
+        if len(self.classes_) < 2:
+            raise ValueError(f"classes={self.classes_.tolist()} must be at least two classes")
+        rows, labels = validate_data(self, X, y, dtype=FLOATS, order="C", reset=first)
+        unknown = np.setdiff1d(labels, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y holds labels {unknown.tolist()} that are not among the classes "
+                f"{self.classes_.tolist()}; name all classes in the first call of partial_fit"
+            )
+        weight = self._weights(rows, labels, sample_weight)
+        if first and not (weight > 0).any():
+            raise ValueError("no row has a positive weight; the first call needs some")
+        return _labeled(rows, labels, weight, self.classes_)
+
+    def _weights(
+        self, rows: Any, labels: NDArray[Any], sample_weight: ArrayLike | None
+    ) -> NDArray[np.float64]:
+        weight = _check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, labels)
+        return weight
+
+    def _prior(self, weight: Tensor) -> NDArray[np.float64]:
+        """The given priors, or the shares of the classes."""
+        if self.priors is None:
+            return (weight / weight.sum()).numpy()
+        try:
+            priors = np.array(self.priors, dtype=np.float64)
+        except (TypeError, ValueError):
+            priors = np.full(0, math.nan)
+        good = priors.shape == (len(weight),) and (priors >= 0).all()
+        if not good or abs(priors.sum() - 1) > 1e-8:
+            raise ValueError(
+                f"priors={self.priors!r} must be {len(weight)} numbers of sum one, none of them "
+                "negative: one for each class, in sorted order"
+            )
+        return priors
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "plan_")
+
+
+def _labeled(
+    rows: Any, labels: NDArray[Any], weight: NDArray[np.float64], classes: NDArray[Any]
+) -> LabeledRows:
+    """Rows of positive weight, with the numbers of their classes."""
+    kept = weight > 0
+    y = torch.from_numpy(np.searchsorted(classes, labels[kept]).astype(np.int64))
+    return LabeledRows(
+        torch.from_numpy(rows[kept]), y, torch.from_numpy(weight[kept]), len(classes)
+    )

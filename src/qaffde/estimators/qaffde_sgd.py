@@ -36,7 +36,7 @@ from qaffde.selection.solve import maximize, maximized_state, relative_weight
 from qaffde.selection.sources import MemorySource
 from qaffde.selection.units import units
 from qaffde.streams import Chunks
-from qaffde.training import History, TrainingConfig, fit_shear
+from qaffde.training import History, TrainingConfig, fit_shear, hold_out
 from qaffde.training.compute import ComputeConfig
 from qaffde.training.joint import LearnedBorn, train_jointly
 from qaffde.training.run import Run
@@ -338,9 +338,7 @@ class QAFFDESGD(BornEstimator):
     ) -> tuple[BornDensity, list[History]]:
         """Features or encoder too, by Adam from the convex solution, with rows held out."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
-        order = torch.randperm(len(inputs), generator=generator)
-        n_valid = max(1, round(config.validation_fraction * len(inputs)))
-        valid, chosen = order[:n_valid], order[n_valid:]
+        chosen, valid = hold_out(len(inputs), config.validation_fraction, generator, few=0)
         space, state, convex = maximized_state(
             plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
         )

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.files.fields import Fields
 from qaffde.files.format import quoted
 from qaffde.files.modules import n_columns
@@ -19,6 +17,7 @@ from qaffde.nn.class_density import (
     ImageCoder,
     Projection,
 )
+from qaffde.training.sums import ClassSums
 
 MAX_SIZE = 1 << 16
 """Most channels, pixels a side, filters or codes of a network in a file."""
@@ -96,26 +95,10 @@ def _density(f: Fields) -> ClassDensity:
     return ClassDensity(coder, born)
 
 
-def _frame(f: Fields) -> ClassFrame:
-    projection, measure = f.item("projection", Projection), f.item("measure", GaussianMeasure)
-    features, q = f.item("features", FourierFeatures), projection.n_components
-    f.require(features.n_dims == q == n_columns(measure), "features", "have other columns")
-    D = features.n_features
-    return ClassFrame(
-        projection, f.positive("bandwidth", q), measure, features, f.tensor("gram", D, D)
-    )
-
-
 def _sums(f: Fields) -> ClassSums:
     weight = f.tensor("weight", "C")
     f.require((weight >= 0).all() and weight.sum() > 0, "weight", "must not be negative")
     return ClassSums(f.tensor("rho", "C", "D", "D"), f.tensor("psi", "C", "D"), weight)
-
-
-def _reading(f: Fields) -> Reading:
-    rank = f.item("rank", (int, float))
-    f.require(rank >= 1 or (isinstance(rank, float) and rank > 0), "rank", "is out of range")
-    return Reading(f.choice("measurement", MEASUREMENTS), f.number("ridge", -1, 1), rank)
 
 
 def count_columns(coder: Projection | ImageCoder) -> int:
@@ -134,12 +117,6 @@ RECIPES: Mapping[str, Recipe] = {
     "ImageCoder": Recipe(ImageCoder, _coder_fields, _coder),
     "ClassBorn": Recipe(ClassBorn, attributes("features", "factor", "measure", "epsilon"), _born),
     "ClassDensity": Recipe(ClassDensity, attributes("coder", "born"), _density),
-    "ClassFrame": Recipe(
-        ClassFrame,
-        attributes("projection", "bandwidth", "measure", "features", "gram"),
-        _frame,
-    ),
     "ClassSums": Recipe(ClassSums, attributes("rho", "psi", "weight"), _sums),
-    "Reading": Recipe(Reading, attributes("measurement", "ridge", "rank"), _reading),
 }
 """Parts of classifiers that a file may hold."""

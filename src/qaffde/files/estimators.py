@@ -26,8 +26,6 @@ from qaffde.estimators import (
     QAFFDEOutlierDetector,
 )
 from qaffde.estimators.base import DensityEstimator
-from qaffde.estimators.classifier_closed import MEASUREMENTS, ClassSums, Reading
-from qaffde.estimators.classifier_frame import ClassFrame
 from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
@@ -38,7 +36,7 @@ from qaffde.nn import BornMixture, Density, StandardizedDensity
 from qaffde.nn.class_density import ClassDensity
 from qaffde.selection import Plan
 from qaffde.training import History
-from qaffde.training.sums import Sums
+from qaffde.training.sums import ClassSums, Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 Restore = Callable[[Any, Fields, int], None]
@@ -188,41 +186,27 @@ def _restore_network(model: TrainedEstimator, f: Fields, d: int) -> None:
 
 
 def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
-    learned = "classes", "class_prior", "bandwidth", "ridge", "measurement", "search", "history"
-    sizes = "n_components", "n_fourier_features"
-    closed = ("frame", "reading", "sums") if model.measurement_ != "gradient" else ()
-    return _learned(*learned, *sizes, *closed)(model) | {"density": model._density}
+    learned = _learned("classes", "class_prior", "plan", "sums", "history")(model)
+    # The density of a closed form is read from its sums where it was not read yet.
+    return learned | {"density": vars(model)["_density"]}
 
 
 def _restore_classifier(model: QAFFDEClassifier, f: Fields, d: int) -> None:
     model.classes_ = f.item("classes", np.ndarray)
-    model.class_prior_ = f.array("class_prior", "C")
-    f.require(model.classes_.shape == model.class_prior_.shape, "classes", "have other sizes")
-    model.n_components_ = f.count("n_components")
-    model.n_fourier_features_ = f.count("n_fourier_features")
-    model.bandwidth_ = f.array("bandwidth", model.n_components_)
-    model.ridge_ = f.number("ridge", -1, 1)
-    model.measurement_ = f.choice("measurement", (*MEASUREMENTS, "gradient"))
-    model.search_ = f.item("search", dict)
-    numbers = all(isinstance(value, float) for value in model.search_.values())
-    f.require(numbers, "search", "holds no numbers")
-    model.history_ = f.items("history", History)
-    if model.measurement_ != "gradient":
-        _restore_class_sums(model, f, d)
-    density = f.get("density")
-    model._density = None
-    if density is not None or model.measurement_ == "gradient":
-        model._density = f.item("density", ClassDensity)
-        fits = model._density.born.n_classes == f.sizes["C"]
-        f.require(fits and count_columns(model._density.coder) == d, "density", "has other sizes")
-
-
-def _restore_class_sums(model: QAFFDEClassifier, f: Fields, d: int) -> None:
-    model.frame_, model.reading_ = f.item("frame", ClassFrame), f.item("reading", Reading)
-    model.sums_ = f.item("sums", ClassSums)
-    f.require(count_columns(model.frame_.projection) == d, "frame", f"is not of {d} columns")
-    shape = (f.sizes["C"], model.frame_.features.n_features)
-    f.require(tuple(model.sums_.psi.shape) == shape, "sums", "have other sizes")
+    prior, plan = f.array("class_prior", "C"), f.item("plan", Plan)
+    C, D = len(prior), plan.features.n_features
+    f.require(model.classes_.shape == (C,), "classes", "have other sizes")
+    f.require(plan.method == "classifier", "plan", "is one of another method")
+    is_trained = plan.measurement == "gradient"
+    sums = None if is_trained and f.get("sums") is None else f.item("sums", ClassSums)
+    f.require(is_trained or plan.n_dims == d, "plan", f"is not of {d} columns")
+    f.require(sums is None or tuple(sums.psi.shape) == (C, D), "sums", "have other sizes")
+    density = None
+    if f.get("density") is not None or is_trained:
+        density = f.item("density", ClassDensity)
+        fits = density.born.n_classes == C and count_columns(density.coder) == d
+        f.require(fits, "density", "has other sizes")
+    model.restore(plan, prior, sums, density, f.items("history", History))
 
 
 def _take_derived(model: DerivedDensity) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from qaffde.parameters import check_rank
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.selection.select import METHODS
 from qaffde.training import ComputeConfig, TrainingConfig
+from qaffde.training.class_readings import MEASUREMENTS
 from qaffde.training.closed_form import READINGS
 from qaffde.training.sums import Sums
 
@@ -22,23 +23,26 @@ def _names(kind: Any) -> list[str]:
 
 def _plan(f: Fields) -> Plan:
     features, measure = f.item("features", FourierFeatures), f.item("measure", BaseMeasure)
-    d = features.n_dims
-    f.require(n_columns(measure) == d, "measure", "has other columns")
+    q = features.n_dims
+    f.require(n_columns(measure) == q, "measure", "has other columns")
+    axes = f.tensor("axes", "d", q) if f.get("axes") is not None else None
+    noise = f.positive("noise") if f.get("noise") is not None else None
+    f.require(noise is None or axes is not None, "noise", "is of no direction")
     rank, background = f.get("rank"), f.get("background")
     check_rank(rank)
     SelectionPolicy(background=background)  # for its checks
     trials = f.item("trials", tuple)
     f.require(all(isinstance(trial, Trial) for trial in trials), "trials", "hold no trials")
     return Plan(
-        method=f.choice("method", METHODS),
-        location=f.tensor("location", d),
-        scale=f.positive("scale", d),
-        bandwidth=f.positive("bandwidth", d),
+        method=f.choice("method", (*METHODS, "classifier")),
+        location=f.tensor("location", q if axes is None else "d"),
+        scale=f.positive("scale", q),
+        bandwidth=f.positive("bandwidth", q),
         base=f.item("base", str),
         measure=measure,
         features=features,
-        reach=f.tensor("reach", 2, d, finite=False),
-        measurement=f.choice("measurement", (*READINGS, "likelihood")),
+        reach=f.tensor("reach", 2, q, finite=False),
+        measurement=f.choice("measurement", (*READINGS, "likelihood", *MEASUREMENTS, "gradient")),
         rank=rank,
         ridge=f.number("ridge"),
         min_trace=f.number("min_trace", 0, 1 + 1e-12),
@@ -47,6 +51,8 @@ def _plan(f: Fields) -> Plan:
         tolerance=f.number("tolerance", 0, 1),
         n_rows=f.count("n_rows"),
         trials=trials,
+        axes=axes,
+        noise=noise,
     )
 
 

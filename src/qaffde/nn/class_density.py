@@ -209,6 +209,11 @@ def log_defended(born: Tensor, epsilon: float) -> Tensor:
     return torch.log1p((1 - epsilon) / epsilon * born) + math.log(epsilon)
 
 
+def of_class(table: Tensor, y: Tensor) -> Tensor:
+    """Entry of each row of a table (n, C) in the column of its class, of shape (n,)."""
+    return table.gather(1, y[:, None])[:, 0]
+
+
 def normalized(factor: Tensor, G: Tensor) -> Tensor:
     """Factors of mass one."""
     return factor / QF.born_mass(factor, G).sqrt()[:, None, None]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from qaffde.nn import BaseMeasure, DefensiveDensity, Density, FourierFeatures, StandardizedDensity
+from qaffde.nn.class_density import Projection
 from qaffde.selection.base_measure import BaseSpec
 
 
@@ -21,14 +22,20 @@ class Choice:
         In the units of the plan.
     ridge : float, optional
         Of maximum likelihood, times the number of rows.
+        Of a classifier: the share of the largest eigenvalue of ρ̄ that is added to all.
     bare : bool
         Whether the base measure is left as it is, with one constant feature.
+    measurement, rank, n_features
+        Of a classifier: how its density matrices are read, and of how many features.
     """
 
     base: BaseSpec
     bandwidth: Tensor
     ridge: float | None = None
     bare: bool = False
+    measurement: str | None = None
+    rank: int | float = 1
+    n_features: int = 0
 
     def __str__(self) -> str:
         return self.describe(torch.ones_like(self.bandwidth))
@@ -37,7 +44,11 @@ class Choice:
         """Name with the bandwidth in the units of the data, whose scale has shape (d,)."""
         if self.bare:
             return f"{self.base} alone"
-        h = ", ".join(f"{number:.4g}" for number in self.bandwidth * scale)
+        h = show_numbers(self.bandwidth * scale)
+        if self.measurement is not None:
+            ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}"
+            reading = f"{self.measurement}{ridge}, rank {self.rank}"
+            return f"bandwidth {h}, {reading}, {self.n_features} features"
         ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
         return f"{self.base}, bandwidth {h}{ridge}"
 
@@ -72,9 +83,9 @@ class Plan:
     Parameters
     ----------
     method : {"closed_form", "likelihood", "classifier"}
-    location, scale : Tensors of shape (d,)
-        The features see z = (x − location) / scale.
-    bandwidth : Tensor of shape (d,)
+    location, scale : Tensors of shapes (d,), (q,)
+        The features see z = (x − location) · axes / scale; q is d where there are no axes.
+    bandwidth : Tensor of shape (q,)
         In the units of z.
     base : str
         Description of the base measure.
@@ -82,20 +93,25 @@ class Plan:
         Of z.
     features : FourierFeatures
         Of z.
-    reach : Tensor of shape (2, d)
+    reach : Tensor of shape (2, q)
         Ends, in the units of z, of what rows may be: those of the box, or those beyond which a
         lattice of frequencies repeats itself; infinite where there are none.
     measurement : str
-        How ρ is read, a key of :data:`qaffde.training.closed_form.READINGS`.
+        How ρ is read, a key of :data:`qaffde.training.closed_form.READINGS`, or of a classifier
+        one of :data:`qaffde.training.class_readings.MEASUREMENTS` or "gradient".
     rank : int, float or "auto"
     ridge : float
-        Of maximum likelihood: the share of the largest eigenvalue of G that is added to all.
+        Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
+        the closed form of a classifier: that of ρ̄, the mean density matrix of the classes.
     min_trace, background, background_spread, tolerance
         As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`.
     n_rows : int
         Rows that it was selected on.
     trials : tuple of Trial
         Candidates that were compared.
+    axes, noise : Tensors of shapes (d, q), (), optional
+        Of a classifier: principal axes, and the variance of what they leave out; see
+        :class:`qaffde.nn.class_density.Projection`.
     """
 
     method: str
@@ -115,6 +131,8 @@ class Plan:
     tolerance: float
     n_rows: int
     trials: tuple[Trial, ...] = ()
+    axes: Tensor | None = None
+    noise: Tensor | None = None
 
     @property
     def n_dims(self) -> int:
@@ -125,6 +143,11 @@ class Plan:
     def base_measure(self) -> str:
         """Kind of the base measure."""
         return self.base.partition(" ")[0]
+
+    @property
+    def projection(self) -> Projection:
+        """Map of a classifier from rows to z."""
+        return Projection(self.location, self.scale, self.axes, self.noise)
 
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d) in the units of the plan.
@@ -140,7 +163,8 @@ class Plan:
         ValueError
             If a row lies beyond the reach: the density could not show it where it is.
         """
-        Z = (X - self.location) / self.scale
+        centered = X - self.location
+        Z = (centered if self.axes is None else centered @ self.axes) / self.scale
         outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
@@ -194,7 +218,7 @@ class Plan:
         return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
 
     def __str__(self) -> str:
-        h = ", ".join(f"{number:.4g}" for number in self.bandwidth * self.scale)
+        h = show_numbers(self.bandwidth * self.scale)
         lines = [
             f"Plan ({self.method.replace('_', ' ')}, selected on {self.n_rows:,} rows)",
             f"  base measure  {self.base}",
@@ -202,9 +226,11 @@ class Plan:
             f"  features      {self.features.n_features}",
             f"  rank          {self.rank}",
         ]
-        if self.method == "closed_form":
+        if self.axes is not None:
+            lines.append(f"  components    {len(self.scale)} of {self.n_dims} columns")
+        if self.method != "likelihood":
             lines.append(f"  measurement   {self.measurement}")
-        else:
+        if self.method != "closed_form":
             lines.append(f"  ridge         {self.ridge:.4g}")
         if self.trials:
             width = max(len(trial.name) for trial in self.trials)
@@ -215,6 +241,12 @@ class Plan:
                 for trial in self.trials
             ]
         return "\n".join(lines)
+
+
+def show_numbers(values: Tensor) -> str:
+    """Numbers of shape (d,) in one line; a number that all columns share stands once."""
+    shown = [f"{number:.4g}" for number in values]
+    return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
 
 
 def check_plan(plan: object, method: str, d: int) -> Plan:

@@ -18,8 +18,8 @@ class SelectionPolicy:
     min_trace : float, default=0.9999
         Share of the trace of ρ that a closed form keeps when `rank` is "auto".
     background : float or "auto", default="auto"
-        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1). A
-        classifier takes 1e-4 of its base measure instead.
+        Weight of a broad Gaussian that keeps every log-density finite; "auto" is 1/(n + 1). Of a
+        classifier: weight of the base measure in every class; "auto" is `class_background`.
     background_spread : float, default=2.0
         Its standard deviation, in those of the data.
     tolerance : float or "auto", default="auto"
@@ -109,17 +109,28 @@ class SelectionPolicy:
         A classifier's candidates are judged on so many rows, or so many for each feature, and
         first with no more than so many features.
     class_few_rows : int, default=30
+        With fewer rows nothing is held out.
     class_bandwidths : tuple of float
         In units of √q for q coordinates.
     class_finest : float, default=0.4
         Share of the best bandwidth with few features below which more features do not reach.
     class_ridges : tuple of float
         Of the "coherent" measurement; "pretty_good" takes the largest but one.
+    class_ridge : float or "auto", default="auto"
+        Share of the largest eigenvalue that is added to all: of the mean density matrix of the
+        classes in "pretty_good" and "coherent", of G in gradient training. "auto" chooses from
+        `class_ridges`, and is `class_gradient_ridge` in gradient training.
     class_ranks : tuple of int
+        Of density matrices that are mixed.
     class_usual_bandwidth : float, default=0.5
         Where there is nothing to choose by.
     class_gradient_rank, class_gradient_ridge : int, float, default=20, 1e-3
         Of gradient training.
+    class_background, class_measure_ridge : float, default=1e-4, 1e-3
+        Weight of the base measure in every class, and variance that is added to its coordinates.
+    class_code_spread : float, default=0.5
+        Standard deviation of the base measure of codes, which an encoder keeps within (−1, 1); the
+        usual bandwidth is √q of them.
     projected_columns, max_components, explained : int, int, float, default=16, 50, 0.95
         More columns than the first are projected on components that hold the last share of their
         variance, at most so many.
@@ -195,10 +206,14 @@ class SelectionPolicy:
     class_bandwidths: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
     class_finest: float = 0.4
     class_ridges: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    class_ridge: float | str = "auto"
     class_ranks: tuple[int, ...] = (3, 10, 30, 100)
     class_usual_bandwidth: float = 0.5
     class_gradient_rank: int = 20
     class_gradient_ridge: float = 1e-3
+    class_background: float = 1e-4
+    class_measure_ridge: float = 1e-3
+    class_code_spread: float = 0.5
     projected_columns: int = 16
     max_components: int = 50
     explained: float = 0.95
@@ -207,6 +222,7 @@ class SelectionPolicy:
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance, auto=True)
+        check_share("class_ridge", self.class_ridge, auto=True)
 
     def n_features(self, n: int | None, d: int, n_parts: int = 1) -> int:
         """Number of features for n rows (None: rows are still to come) of d columns.

@@ -25,12 +25,14 @@ from qaffde.training.sums import effective_count
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to fit on and rows to judge by."""
+    """Rows to fit on and rows to judge by, with the numbers of their classes (densities: 0)."""
 
     train: Tensor
     train_weight: Tensor
+    train_labels: Tensor
     valid: Tensor
     valid_weight: Tensor
+    valid_labels: Tensor
 
 
 def make_splits(
@@ -40,38 +42,46 @@ def make_splits(
     n_rows: int,
     policy: SelectionPolicy,
     n_folds: int = 1,
+    labels: Tensor | None = None,
 ) -> list[Split]:
     """One hold-out split of at most `n_rows` rows, or folds; always folds where rows are few.
 
-    Copies of a row become one row of their weight: duplicates across the split would reward
-    overfitting.
+    Copies of a row become one row of their weight, as far as `labels` agree: duplicates across
+    the split would reward overfitting.
     """
     sample = torch.randperm(len(Z), generator=generator)[:n_rows]
-    rows, row_weight = _distinct(Z[sample], weight[sample], generator)
-    order = torch.arange(len(rows))
-    if len(rows) < policy.fold_rows:
+    classes = torch.zeros(len(Z), dtype=torch.int64) if labels is None else labels
+    rows = _distinct(Z[sample], weight[sample], classes[sample], generator)
+    n = len(rows[0])
+    order = torch.arange(n)
+    if n < policy.fold_rows:
         folds = list(order.tensor_split(policy.n_folds))
     elif n_folds > 1:
         folds = list(order.tensor_split(n_folds))
     else:
-        folds = [order[: min(int(len(rows) * policy.valid_share), n_rows // 4)]]
-    return [_split(rows, row_weight, fold) for fold in folds]
+        folds = [order[: min(int(n * policy.valid_share), n_rows // 4)]]
+    return [_split(rows, fold) for fold in folds]
 
 
-def _distinct(Z: Tensor, weight: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+Labeled = tuple[Tensor, Tensor, Tensor]
+"""Rows of shape (n, d), weights of shape (n,) and numbers of classes of shape (n,)."""
+
+
+def _distinct(Z: Tensor, weight: Tensor, labels: Tensor, generator: Generator) -> Labeled:
     """Distinct rows in random order, with the sums of their weights."""
-    rows, copy_of = Z.unique(dim=0, return_inverse=True)
+    joint = torch.cat([Z, labels[:, None].to(Z)], 1)
+    rows, copy_of = joint.unique(dim=0, return_inverse=True)
     if len(rows) == len(Z):
-        return Z, weight
+        return Z, weight, labels
     total = weight.new_zeros(len(rows)).index_add_(0, copy_of, weight)
     order = torch.randperm(len(rows), generator=generator)
-    return rows[order], total[order]
+    return rows[order, :-1].contiguous(), total[order], rows[order, -1].long()
 
 
-def _split(Z: Tensor, weight: Tensor, fold: Tensor) -> Split:
-    train = torch.ones(len(Z), dtype=torch.bool)
+def _split(rows: Labeled, fold: Tensor) -> Split:
+    train = torch.ones(len(rows[0]), dtype=torch.bool)
     train[fold] = False
-    return Split(Z[train], weight[train], Z[fold], weight[fold])
+    return Split(*(part[train] for part in rows), *(part[fold] for part in rows))
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> float:
@@ -132,6 +142,8 @@ class Search:
     judge : Judge
     policy : SelectionPolicy
     seed : int
+    labels : Tensor of shape (n,), optional
+        Numbers of the classes of the rows.
     deadline : float
         On the clock of :func:`time.monotonic`.
     known : dict of {str: Tensor}, optional
@@ -153,11 +165,12 @@ class Search:
         *,
         policy: SelectionPolicy,
         seed: int,
+        labels: Tensor | None = None,
         deadline: float = math.inf,
         known: dict[str, Tensor] | None = None,
         report: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.Z, self.weight, self.judge = Z, weight, judge
+        self.Z, self.weight, self.labels, self.judge = Z, weight, labels, judge
         self.policy, self.seed, self.deadline = policy, seed, deadline
         self.known = {} if known is None else known
         self.report = report
@@ -175,7 +188,9 @@ class Search:
         policy = self.policy
         levels = {policy.rough_rows: 1, policy.fine_rows: policy.fine_folds}
         return {
-            rows: make_splits(self.Z, self.weight, self.generator(), rows, policy, n_folds)
+            rows: make_splits(
+                self.Z, self.weight, self.generator(), rows, policy, n_folds, self.labels
+            )
             for rows, n_folds in levels.items()
         }
 
@@ -377,9 +392,8 @@ class Search:
         longest = max(self.seconds.values(), default=0.0)
         return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
 
-    def trials(self, chosen: Choice, scale: Tensor) -> tuple[Trial, ...]:
-        """What was compared, in the units of the data, whose scale has shape (d,)."""
-        log_scale = float(scale.log().sum())
+    def trials(self, chosen: Choice, scale: Tensor, log_scale: float) -> tuple[Trial, ...]:
+        """What was compared, in units of the data: `scale` of shape (d,) and what values lose."""
         return tuple(
             Trial(
                 choice.describe(scale),

@@ -90,7 +90,7 @@ def select(
         method.scores,
         policy=policy,
         seed=seed,
-        **_progress(run, policy, spec, z, seed),
+        **search_context(run, policy, spec, (z.rows, z.weight), seed),
     )
     given = None if h is None else h / scale
     box = None if ends is None else (ends - location) / scale
@@ -118,7 +118,7 @@ def select(
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
-        trials=search.trials(chosen, scale),
+        trials=search.trials(chosen, scale, float(scale.log().sum())),
     )
 
 
@@ -147,12 +147,12 @@ def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
     return one and (spec.method == "closed_form" or fixed(spec.ridge) is not None)
 
 
-def _progress(
-    run: Run, policy: SelectionPolicy, spec: ModelSpec, z: Summary, seed: int
+def search_context(
+    run: Run, policy: SelectionPolicy, spec: object, rows: tuple[Tensor, ...], seed: int
 ) -> dict[str, Any]:
-    """Deadline, checkpoint and report of a search."""
+    """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
     file = run.file("search")
-    identity = fingerprint(rows=(z.rows, z.weight), parameters=(spec, policy), seed=seed)
+    identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
     saved = None if file is None else file.load(identity)
     known: dict[str, Tensor] = {} if saved is None else saved["known"]
 

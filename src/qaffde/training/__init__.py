@@ -5,7 +5,7 @@ from qaffde.training.checkpoint import Checkpoint, CheckpointError
 from qaffde.training.compute import ComputeConfig
 from qaffde.training.config import AdaptiveConfig, LoopConfig, TrainingConfig
 from qaffde.training.history import History
-from qaffde.training.loop import TrainingDiverged, adam, train
+from qaffde.training.loop import TrainingDiverged, adam, hold_out, train
 from qaffde.training.losses import negative_log_likelihood, plain_loss, squared_loss
 from qaffde.training.pairs import near_pairs, pair_kernel, random_pairs, sample_pairs
 from qaffde.training.progress import print_progress
@@ -23,6 +23,7 @@ __all__ = [
     "adam",
     "fit_adaptive_features",
     "fit_shear",
+    "hold_out",
     "near_pairs",
     "negative_log_likelihood",
     "pair_kernel",

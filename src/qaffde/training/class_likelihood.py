@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.nn import FourierFeatures
-from qaffde.nn.class_density import ImageCoder, log_defended
+from qaffde.nn.class_density import ImageCoder, log_defended, of_class
 from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]
@@ -158,16 +158,12 @@ class ClassNetwork(nn.Module):
 def conditional_loss(module: nn.Module, x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
     """Mean −w log P(y | x), by Bayes' rule with the module's prior."""
     log_joint = module(x) + module.log_prior
-    return -(weight * _of_class(log_joint.log_softmax(1), y)).mean()
+    return -(weight * of_class(log_joint.log_softmax(1), y)).mean()
 
 
 def generative_loss(module: nn.Module, x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
     """Mean −w log p(x | y), relative to the base measure."""
-    return -(weight * _of_class(module(x), y)).mean()
-
-
-def _of_class(table: Tensor, y: Tensor) -> Tensor:
-    return table.gather(1, y[:, None])[:, 0]
+    return -(weight * of_class(module(x), y)).mean()
 
 
 LOSSES = {"conditional": conditional_loss, "generative": generative_loss}

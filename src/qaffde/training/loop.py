@@ -30,6 +30,8 @@ Rows = tuple[Tensor, ...]
 MAX_FAILURES = 5
 """Recoveries in a row, before training is given up."""
 EVAL_BATCH_SIZE = 8192
+FEW_ROWS = 20
+"""With fewer rows nothing is held out."""
 
 
 Loss = Callable[..., Tensor]
@@ -46,6 +48,38 @@ def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.
     return torch.optim.AdamW(
         parameters, lr=config.learning_rate, weight_decay=config.weight_decay, foreach=True
     )
+
+
+def hold_out(
+    n: int,
+    fraction: float,
+    generator: Generator,
+    *,
+    most: int | None = None,
+    few: int = FEW_ROWS,
+) -> tuple[Tensor, Tensor]:
+    """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
+
+    Parameters
+    ----------
+    n : int
+    fraction : float
+        Share of the rows that is held out.
+    generator : torch.Generator
+    most : int, optional
+        Most rows that are held out.
+    few : int, default=20
+
+    Examples
+    --------
+    >>> chosen, held_out = hold_out(100, 0.1, torch.Generator())
+    >>> len(chosen), len(held_out)
+    (90, 10)
+    """
+    order = torch.randperm(n, generator=generator)
+    n_held_out = 0 if n < few else max(1, round(fraction * n))
+    n_held_out = n_held_out if most is None else min(n_held_out, most)
+    return order[n_held_out:], order[:n_held_out]
 
 
 def train(

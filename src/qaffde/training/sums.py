@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from qaffde import functional as QF
 from qaffde.nn import FourierFeatures
 from qaffde.training.closed_form import density_matrix, row_batches
 from qaffde.training.compute import DOUBLE, ComputeConfig
@@ -107,3 +108,73 @@ def _difference(whole: Tensor, part: Tensor) -> Tensor:
             f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
         )
     return rest
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledRows:
+    """Rows (n, d), numbers of their classes (n,) and weights (n,), and the number of classes."""
+
+    X: Tensor
+    y: Tensor
+    weight: Tensor
+    n_classes: int
+
+    def part(self, chosen: Tensor) -> "LabeledRows":
+        """Some of the rows."""
+        return LabeledRows(self.X[chosen], self.y[chosen], self.weight[chosen], self.n_classes)
+
+    @property
+    def class_weight(self) -> Tensor:
+        """Weight of each class, of shape (C,)."""
+        return self.weight.new_zeros(self.n_classes).index_add_(0, self.y, self.weight)
+
+    @property
+    def log_prior(self) -> Tensor:
+        """Logarithm of each class's share, of shape (C,)."""
+        return (self.class_weight / self.class_weight.sum()).log()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    r"""Sufficient statistics of weighted rows of C classes; they add up over rows.
+
+    Parameters
+    ----------
+    rho : Tensor of shape (C, D, D)
+        :math:`\rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top`.
+    psi : Tensor of shape (C, D)
+        :math:`\psi_c = \sum_{i \in c} w_i \phi_i`.
+    weight : Tensor of shape (C,)
+    """
+
+    rho: Tensor
+    psi: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, features: FourierFeatures, rows: LabeledRows) -> "ClassSums":
+        """Sums over rows in the units of the features, each row seen once."""
+        C, D = rows.n_classes, features.n_features
+        rho = torch.zeros(C, D, D, dtype=torch.float64)
+        psi = torch.zeros(C, D, dtype=torch.float64)
+        for c in rows.y.unique().tolist():
+            own = rows.part(rows.y == c)
+            for z, w in row_batches(own.X, own.weight):
+                phi = features(z)
+                psi[c] += w @ phi
+                QF.add_rank_update(rho[c], phi.mul_(w.sqrt()[:, None]))
+            rho[c] = QF.symmetrize_lower(rho[c])
+        return cls(rho, psi, rows.class_weight)
+
+    def __add__(self, other: "ClassSums") -> "ClassSums":
+        return ClassSums(self.rho + other.rho, self.psi + other.psi, self.weight + other.weight)
+
+    def means(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Means ρ_c and ψ_c, and ρ̄ of all rows; a class without rows has those of all."""
+        total = self.weight.sum()
+        pooled = self.rho.sum(0) / total
+        empty = self.weight == 0
+        count = self.weight.masked_fill(empty, 1.0)
+        rho = torch.where(empty[:, None, None], pooled, self.rho / count[:, None, None])
+        psi = torch.where(empty[:, None], self.psi.sum(0) / total, self.psi / count[:, None])
+        return rho, psi, pooled

@@ -1,4 +1,4 @@
-"""Bayes' rule: what a classifier says once it has one density per class."""
+"""Bayes' rule for classifiers that have one density per class."""
 
 from abc import ABC, abstractmethod
 from typing import Any

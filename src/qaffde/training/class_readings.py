@@ -1,0 +1,98 @@
+r"""How the density matrices of all classes are read (paper, Section 4.3, in closed form).
+
+With the sums :class:`~qaffde.training.sums.ClassSums` of the rows, their mean density matrix
+:math:`\bar\rho = \sum_c \rho_c / \sum_c w_c` and a ridge μ on it, every reading is a factor L_c,
+and :math:`m \lVert L_c \phi \rVert^2 / \operatorname{tr}(L_c G L_c^\top)` is a density whatever
+L_c is:
+
+``direct``
+    :math:`L_c^\top L_c = \rho_c`, the paper's.
+``square_root``
+    :math:`G^{-1/2} \rho_c G^{-1/2}`: that of :class:`~qaffde.QAFFDE`, a kernel density estimate
+    of each class.
+``pretty_good``
+    :math:`(\bar\rho + \mu)^{-1/2} \rho_c (\bar\rho + \mu)^{-1/2}`: the measurement that tells the
+    states of classes apart nearly as well as any (Hausladen and Wootters, 1994). What all classes
+    have in common is divided out.
+``coherent``
+    :math:`(\bar\rho + \mu)^{-1} \psi_c \psi_c^\top (\bar\rho + \mu)^{-1}`: a pure state, whose
+    amplitude is the least-squares estimate of the class's share of the rows.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from qaffde import functional as QF
+from qaffde.nn.class_density import normalized
+from qaffde.training.sums import ClassSums
+
+MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
+WITH_RIDGE = ("pretty_good", "coherent")
+ROUGH = 0.01
+"""Relative error of eigenvalues that comparing readings, or starting from one, can bear."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassReader:
+    """All readings of some sums, with what they have in common computed once.
+
+    Parameters
+    ----------
+    sums : ClassSums
+    G : Tensor of shape (D, D)
+        Gram matrix of the features.
+    tolerance : float
+        Eigenvalues below this share of the largest count as zero.
+    """
+
+    sums: ClassSums
+    G: Tensor
+    tolerance: float
+
+    def spectra(
+        self, measurement: str, ridge: float, rank: int, tolerance: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Eigenpairs (C, n) and (C, n, D) of what a measurement makes of the classes.
+
+        At most `rank` of each class, to a relative error of `tolerance`.
+        """
+        rho, psi, _ = self._means
+        if measurement == "coherent":
+            w = psi @ _power(self._pooled, -1.0, ridge)
+            return w.square().sum(1, keepdim=True), normalize(w, dim=1)[:, None]
+        if measurement == "square_root":
+            R = _power(QF.range_eigenpairs(self.G, self.tolerance), -0.5, 0.0)
+            rho = R @ rho @ R
+        elif measurement == "pretty_good":
+            R = _power(self._pooled, -0.5, ridge)
+            rho = R @ rho @ R
+        return QF.leading_eigenpairs(rho, rank, tolerance)
+
+    def factor(
+        self,
+        measurement: str,
+        ridge: float,
+        rank: int | float | str,
+        tolerance: float = 0.0,
+    ) -> Tensor:
+        """Factor of shape (C, r, D), of mass one."""
+        r = QF.resolve_rank(rank, self.G[0], 1.0)
+        lam, V = self.spectra(measurement, ridge, r, tolerance)
+        return normalized(lam[..., None].sqrt() * V, self.G)
+
+    @cached_property
+    def _means(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.sums.means()
+
+    @cached_property
+    def _pooled(self) -> tuple[Tensor, Tensor]:
+        return QF.range_eigenpairs(self._means[2], self.tolerance)
+
+
+def _power(spectrum: tuple[Tensor, Tensor], power: float, ridge: float) -> Tensor:
+    """(M + μ)^power on the range of M, for μ = ridge times the largest eigenvalue."""
+    U, lam = spectrum
+    return (U * (lam + ridge * lam[-1]) ** power) @ U.T
