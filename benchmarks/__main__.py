@@ -5,12 +5,11 @@
 Prints every comparison and its ratio, and writes one JSON line for each timing.
 """
 
-import argparse
 import os
 import platform
 from dataclasses import replace
-from pathlib import Path
 
+from benchmarks.commands import new_parser
 from benchmarks.overhead import Sizes, run
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 
@@ -20,7 +19,9 @@ SETTINGS = ("comparison", "n", "d", "n_features", "rank", "base_measure")
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None:
     """Run the command line; `sizes` are the published ones by default."""
-    options = _parser().parse_args(arguments)
+    parser = new_parser(__doc__, ROWS)
+    parser.add_argument("--repetitions", type=int, default=Sizes.repetitions)
+    options = parser.parse_args(arguments)
     print(environment(), flush=True)
     write_rows(run(replace(sizes or Sizes(), repetitions=options.repetitions)), options.out)
     rows = read_rows(options.out)
@@ -70,15 +71,6 @@ def _line(row: Row) -> list[str]:
     bound = "" if row["bound"] is None else f"{row['bound']:g}"
     settings = [str(row.get(name, "")) for name in SETTINGS]
     return [*settings, row["case"], f"{row['seconds']:.4g}", f"{row['ratio']:.2f}", bound]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repetitions", type=int, default=Sizes.repetitions)
-    parser.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    return parser
 
 
 if __name__ == "__main__":

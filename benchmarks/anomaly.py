@@ -1,15 +1,15 @@
 """Outlier detectors side by side: ROC AUC on scikit-learn's own data sets and on generated ones.
 
     python -m benchmarks.anomaly run [--sets NAME …] [--seeds N …] [--out FILE]
-    python -m benchmarks.anomaly report [--rows FILE]
+    python -m benchmarks.anomaly report [--results FILE]
 
 Half of the inliers and a few outliers are the training rows, without labels; the other half and
 all other outliers are the test rows. ``run`` appends one row for each set, seed and method; what
 is there already is not run again. ``report`` rebuilds the table in docs/anomaly.md.
 """
 
-import argparse
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
@@ -34,6 +34,7 @@ from sklearn.neighbors import KernelDensity, LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.commands import run_and_report
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDEOutlierDetector
@@ -182,23 +183,17 @@ def main(arguments: list[str] | None = None) -> None:
     if options.command == "run":
         run(options.sets, options.seeds, options.out)
     else:
-        rows = read_rows(options.rows)
-        report(rows)
+        rows = read_rows(options.results)
+        report(rows, options.page)
         print(table(rows))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="fit, score and append rows")
-    command.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
-    command.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), metavar="N")
-    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    command = commands.add_parser("report", help="rebuild the table from the rows")
-    command.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
+    add("--seeds", nargs="+", type=int, default=list(SEEDS), metavar="N")
+    return commands.parser
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """A plan for more rows than a machine holds: bytes, operations, hours and money on a cluster.
 
     python -m benchmarks.big_plan run [--out FILE]
-    python -m benchmarks.big_plan report [--costs FILE] [--rows N] [--price P] [--nodes K] …
+    python -m benchmarks.big_plan report [--results FILE] [--rows N] [--price P] [--nodes K] …
 
 ``run`` measures what a row, a density matrix and a task cost (:mod:`benchmarks.big_costs`).
 ``report`` multiplies these slopes by the sizes of the plan, under assumptions that are its
 options, and writes tables and assumptions into docs/how_big.md. No figure there is typed.
 """
 
-import argparse
+from argparse import ArgumentParser
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from benchmarks.big_tables import (
     slope_table,
     summary,
 )
+from benchmarks.commands import run_and_report
 from benchmarks.growth import RESULTS as GROWTH
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, read_rows, write_rows
@@ -49,28 +50,22 @@ def main(arguments: list[str] | None = None) -> None:
         print(slope_table(Costs(read_rows(options.out))))
         return
     plan = Plan(**{field.name: getattr(options, field.name) for field in fields(Plan)})
-    rows = read_rows(options.costs)
+    rows = read_rows(options.results)
     report(plan, rows, read_rows(options.growth), options.page)
     print(summary(plan, Costs(rows)), plan_table(plan, Costs(rows)), sep="\n\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    commands.report.add_argument(
+        "--growth", type=Path, default=GROWTH, help="rows of benchmarks.growth"
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="measure costs, and start the file of rows anew")
-    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    command = commands.add_parser("report", help="write the plan into the page")
-    command.add_argument("--costs", type=Path, default=ROWS, help="file of the rows")
-    command.add_argument("--growth", type=Path, default=GROWTH, help="rows of benchmarks.growth")
-    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
     for field in fields(Plan):
         default: Any = field.default
-        command.add_argument(
+        commands.report.add_argument(
             f"--{field.name}", type=type(default), default=default, help=MEANING[field.name]
         )
-    return parser
+    return commands.parser
 
 
 if __name__ == "__main__":

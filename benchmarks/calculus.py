@@ -1,14 +1,14 @@
 """What the calculus costs beside scoring.
 
     python -m benchmarks.calculus run [--repetitions N] [--out FILE]
-    python -m benchmarks.calculus report [--rows FILE]
+    python -m benchmarks.calculus report [--results FILE]
 
 ``run`` times, in turn and in one process, building marginals and conditionals, drawing and
 scoring equally many rows, and filling gaps, and writes one JSON line for each timing. ``report``
 writes the table into docs/calculus.md from the rows alone.
 """
 
-import argparse
+from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.commands import run_and_report
 from benchmarks.overhead import Cases, interleave
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
@@ -185,7 +186,7 @@ def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None
         rows = read_rows(options.out)
         print(table(rows), verdict(rows), sep="\n\n")
     else:
-        report(read_rows(options.rows), options.page)
+        report(read_rows(options.results), options.page)
 
 
 def _line(row: Row) -> list[str]:
@@ -195,18 +196,11 @@ def _line(row: Row) -> list[str]:
     return [row["setting"], row["case"], f"{n:,}", time, speed, f"{row['ratio']:.1f}"]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="time everything and write rows")
-    command.add_argument("--repetitions", type=int, default=Sizes.repetitions)
-    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    command = commands.add_parser("report", help="write the table into the page")
-    command.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
-    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--repetitions", type=int, default=Sizes.repetitions)
+    return commands.parser
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Fit on Dask with one and with more workers, each a process of one thread.
 
     python -m benchmarks.dask_workers run [--rows N] [--columns d] [--features D] [--out FILE]
-    python -m benchmarks.dask_workers report [--rows FILE]
+    python -m benchmarks.dask_workers report [--results FILE]
 
 Every worker draws the partitions that it adds up, so that no data move but density matrices. The
 frame is given by numbers, and what is timed is all of ``qaffde.distributed.fit``: the pass over
@@ -10,8 +10,8 @@ shortens. Numbers of workers take turns, so that whatever else the machine does 
 them; the medians are compared, and the densities must be the same.
 """
 
-import argparse
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.commands import run_and_report
 from benchmarks.out_of_core import peak_memory
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
@@ -184,25 +185,18 @@ def main(arguments: list[str] | None = None) -> None:
         rows = read_rows(options.out)
         print(table(rows), verdict(rows), sep="\n\n")
     else:
-        report(read_rows(options.rows), options.page)
+        report(read_rows(options.results), options.page)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="measure, and start the file of rows anew")
-    command.add_argument("--rows", type=int, default=Sizes.n, metavar="N")
-    command.add_argument("--columns", type=int, default=Sizes.d, metavar="d")
-    command.add_argument("--features", type=int, default=Sizes.n_features, metavar="D")
-    command.add_argument("--workers", nargs="+", type=int, default=[1, 2], metavar="W")
-    command.add_argument("--repetitions", type=int, default=5, metavar="R")
-    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    command = commands.add_parser("report", help="write the table into the page")
-    command.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
-    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--rows", type=int, default=Sizes.n, metavar="N")
+    add("--columns", type=int, default=Sizes.d, metavar="d")
+    add("--features", type=int, default=Sizes.n_features, metavar="D")
+    add("--workers", nargs="+", type=int, default=[1, 2], metavar="W")
+    add("--repetitions", type=int, default=5, metavar="R")
+    return commands.parser
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Race QAFFDE-SGD against a neural spline flow that has many times its time.
 
     python -m benchmarks.flow_race run [--sets NAME …] [--factor F] [--n ROWS] [--out FILE]
-    python -m benchmarks.flow_race report [--rows FILE]
+    python -m benchmarks.flow_race report [--results FILE]
 
 Both train with defaults on the same rows, one after the other in one process, and are judged on
 the same held-out rows. The flow gets as many steps as fit into F times the time, so that its
@@ -9,8 +9,8 @@ learning rate falls to the end. Time is processor time. Rows are appended as the
 those that are there are not measured again.
 """
 
-import argparse
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.commands import run_and_report
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDESGD
 from qaffde.baselines import NSF
@@ -125,23 +126,17 @@ def main(arguments: list[str] | None = None) -> None:
         run(options.sets, options.factor, options.n, options.seed, options.out)
         print(table(read_rows(options.out)))
     else:
-        report(read_rows(options.rows))
+        report(read_rows(options.results), options.page)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="race and append rows")
-    command.add_argument("--sets", nargs="+", choices=PLANAR, default=PLANAR, metavar="NAME")
-    command.add_argument("--factor", type=float, default=10.0)
-    command.add_argument("--n", type=int, default=100_000)
-    command.add_argument("--seed", type=int, default=20)
-    command.add_argument("--out", type=Path, default=ROWS)
-    command = commands.add_parser("report", help="rebuild the page from the rows")
-    command.add_argument("--rows", type=Path, default=ROWS)
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--sets", nargs="+", choices=PLANAR, default=PLANAR, metavar="NAME")
+    add("--factor", type=float, default=10.0)
+    add("--n", type=int, default=100_000)
+    add("--seed", type=int, default=20)
+    return commands.parser
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -8,7 +8,7 @@ and of scoring 10,000 points. ``report`` fits log–log slopes by least squares,
 docs/growth.md and draws the picture beside it.
 """
 
-import argparse
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from benchmarks.commands import run_and_report
 from benchmarks.peer_report import log_slope, slope_beyond
 from benchmarks.peer_worker import timed
 from experiments.figures import new_figure, save_figure, spread_labels, styled
@@ -234,19 +235,12 @@ def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None
     print(table(read_rows(options.out)))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="measure all sizes and write rows")
-    command.add_argument("--threads", type=int, default=1)
-    command.add_argument("--repetitions", type=int, default=Sizes.repetitions)
-    command.add_argument("--out", type=Path, default=RESULTS, help="file of the rows")
-    command = commands.add_parser("report", help="rebuild the page from the rows")
-    command.add_argument("--results", type=Path, default=RESULTS, help="file of the rows")
-    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, RESULTS, PAGE)
+    add = commands.run.add_argument
+    add("--threads", type=int, default=1)
+    add("--repetitions", type=int, default=Sizes.repetitions)
+    return commands.parser
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.out_of_core run [--rows N …] [--columns d] [--features D] [--source S …]
         [--given] [--out FILE]
-    python -m benchmarks.out_of_core report [--rows FILE]
+    python -m benchmarks.out_of_core report [--results FILE]
 
 Rows lie in a file of NumPy that is mapped, in Parquet files, or come from a generator that draws
 them and can be read once. Each measurement runs in a process of its own; what the process held
@@ -12,11 +12,11 @@ printed or, with ``--given``, are numbers; a generator's are chosen by its first
 ``run`` appends to the rows of results, ``report`` writes all of them into the page.
 """
 
-import argparse
 import resource
 import sys
 import tempfile
 import time
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.commands import run_and_report
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDE
@@ -256,7 +257,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     options = _parser().parse_args(arguments)
     if options.command == "report":
-        report(read_rows(options.rows), options.page)
+        report(read_rows(options.results), options.page)
         return
     parameters = {"n_features": options.features, **(GIVEN if options.given else {})}
     sources, folder = options.source, options.folder
@@ -266,23 +267,16 @@ def main(arguments: list[str] | None = None) -> None:
     print(table(rows), verdict(rows), sep="\n\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="measure and append rows")
-    command.add_argument("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
-    command.add_argument("--columns", type=int, default=2, metavar="d")
-    command.add_argument("--features", type=int, default=N_FEATURES, metavar="D")
-    command.add_argument("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
-    command.add_argument("--given", action="store_true", help="give bandwidth and bounds")
-    command.add_argument("--folder", type=Path, default=None, help="where the data are written")
-    command.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
-    command = commands.add_parser("report", help="write the table into the page")
-    command.add_argument("--rows", type=Path, default=ROWS, help="file of the rows")
-    command.add_argument("--page", type=Path, default=PAGE, help="page with the markers")
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
+    add("--columns", type=int, default=2, metavar="d")
+    add("--features", type=int, default=N_FEATURES, metavar="D")
+    add("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
+    add("--given", action="store_true", help="give bandwidth and bounds")
+    add("--folder", type=Path, default=None, help="where the data are written")
+    return commands.parser
 
 
 if __name__ == "__main__":

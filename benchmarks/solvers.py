@@ -1,13 +1,13 @@
 """Race the solvers of the convex problem: whose likelihood is best after how many seconds.
 
     python -m benchmarks.solvers run [--n ROWS] [--seconds S] [--out FILE]
-    python -m benchmarks.solvers report [--rows FILE]
+    python -m benchmarks.solvers report [--results FILE]
 
 Every solver starts from the same state, on the same coordinates, and has the same time. ``report``
 rebuilds docs/solvers.md from the rows.
 """
 
-import argparse
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from qaffde.estimators.assembly import draw_features
 from qaffde.training.solvers import SOLVERS
 from torch import Tensor
 
+from benchmarks.commands import run_and_report
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde.selection.base_measure import fit_box
 from qaffde.targets import get_target
@@ -140,21 +141,15 @@ def main(arguments: list[str] | None = None) -> None:
         write_rows(run(options.n, options.seconds), options.out)
         print(table(read_rows(options.out)))
     else:
-        report(read_rows(options.rows))
+        report(read_rows(options.results), options.page)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("run", help="race and write rows")
-    command.add_argument("--n", type=int, default=50_000)
-    command.add_argument("--seconds", type=float, default=15.0, help="for each solver")
-    command.add_argument("--out", type=Path, default=ROWS)
-    command = commands.add_parser("report", help="rebuild the page from the rows")
-    command.add_argument("--rows", type=Path, default=ROWS)
-    return parser
+def _parser() -> ArgumentParser:
+    commands = run_and_report(__doc__, ROWS, PAGE)
+    add = commands.run.add_argument
+    add("--n", type=int, default=50_000)
+    add("--seconds", type=float, default=15.0, help="for each solver")
+    return commands.parser
 
 
 if __name__ == "__main__":

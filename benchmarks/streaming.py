@@ -8,7 +8,6 @@ its first chunk (libraries, features, ρ) is subtracted. Afterwards the same row
 call on the same frame, and the log-densities of both are compared.
 """
 
-import argparse
 import copy
 import resource
 import sys
@@ -16,11 +15,11 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.commands import new_parser
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde import QAFFDE
 from qaffde.targets import get_target
@@ -94,11 +93,8 @@ def table(rows: list[Row]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__, ROWS)
     parser.add_argument("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
-    parser.add_argument("--out", type=Path, default=ROWS, help="file of the rows")
     options = parser.parse_args(arguments)
     write_rows(run(options.rows), options.out)
     print(table(read_rows(options.out)))

@@ -40,7 +40,7 @@ def test_report_replaces_what_is_between_the_markers(rows, tmp_path):
     page, source = tmp_path / "page.md", tmp_path / "rows.jsonl"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
     calculus.write_rows(rows, source)
-    calculus.main(["report", "--rows", str(source), "--page", str(page)])
+    calculus.main(["report", "--results", str(source), "--page", str(page)])
     text = page.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")

@@ -27,7 +27,7 @@ def test_every_source_has_the_same_rows(tmp_path, capsys):
     assert all(row["rows_per_second"] > 0 and row["peak_growth_mib"] >= 0 for row in rows)
     assert "| generator | 400 | 1 |" in capsys.readouterr().out
     page.write_text("<!-- out_of_core:begin --><!-- out_of_core:end -->")
-    out_of_core.main(["report", "--rows", str(path), "--page", str(page)])
+    out_of_core.main(["report", "--results", str(path), "--page", str(page)])
     assert "400 × 1 rows: at most" in page.read_text()
 
 
@@ -79,5 +79,5 @@ def test_workers_are_compared(tmp_path, capsys, monkeypatch):
     assert [row["every_seconds"] for row in rows] == [[6.0, 6.0], [4.0, 4.0]]
     assert "two workers: 1.50 times as fast as one, 1.6 wanted: MISSED" in capsys.readouterr().out
     page.write_text("<!-- dask_workers:begin --><!-- dask_workers:end -->")
-    dask_workers.main(["report", "--rows", str(path), "--page", str(page)])
+    dask_workers.main(["report", "--results", str(path), "--page", str(page)])
     assert "| 2 | 250 | 3 | 16 | 4.00 |" in page.read_text()
