@@ -12,8 +12,9 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEClassifier,
         QAFFDEOutlierDetector,
+        export_onnx,
     )
-    from qaffde.files import FileError, export_onnx, load, save
+    from qaffde.files import FileError, load, save
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.select import select
     from qaffde.selection.solve import solve

@@ -46,6 +46,11 @@ def fit(
 ) -> None:
     """Fit a density to the columns of a table, and write it to a file."""
     check_output(output, data)
+    if method not in METHODS:
+        raise usage(
+            f"model files hold methods {' and '.join(METHODS)} only, not {method!r}; compare it "
+            "with qaffde compare"
+        )
     start = time.perf_counter()
     with open_data(data, header=header) as table, progress() as report:
         picked = pick_columns(table, columns or None, weights)

@@ -5,7 +5,7 @@ from typing import Any
 
 from qaffde.cli.fit import attributes
 from qaffde.cli.output import print_facts
-from qaffde.files.estimators import fitted
+from qaffde.estimators.recipes import fitted
 from qaffde.files.format import unpack
 from qaffde.files.model import load
 from qaffde.plot.evaluate import names_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qaffde.cli.errors import usage
-from qaffde.files.estimators import fitted
+from qaffde.estimators.recipes import fitted
 from qaffde.files.model import load
 from qaffde.streams.blocks import Array
 from qaffde.streams.files import open_table

@@ -16,10 +16,10 @@ from numpy.lib import format as npy
 
 from qaffde.cli.errors import usage
 from qaffde.cli.inputs import STANDARD
+from qaffde.files.atomic import replacing
 from qaffde.streams.arrow import holds_numbers, import_pyarrow, matrix
 from qaffde.streams.files import SUFFIXES
 from qaffde.streams.table import DataError
-from qaffde.training.checkpoint import replacing
 
 Sink = Callable[[Any], None]
 WRITTEN = (".csv", ".tsv", ".parquet", ".pq", ".arrow", ".feather", ".npy", ".npz")

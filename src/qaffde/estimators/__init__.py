@@ -4,10 +4,13 @@ from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
+from qaffde.estimators.persistence import export_onnx
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.recipes import ESTIMATORS
 
 __all__ = [
+    "ESTIMATORS",
     "QAFFDE",
     "QAFFDESGD",
     "BornEstimator",
@@ -15,4 +18,5 @@ __all__ = [
     "FourierFeatures",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "export_onnx",
 ]

@@ -1,11 +1,16 @@
-"""Estimators and files: what every estimator has of :mod:`qaffde.files`.
-
-That layer knows every estimator, so it is imported where it is needed.
-"""
+"""Files of estimators, and ONNX models of their log-density."""
 
 import copyreg
 import os
 from typing import Any, Self, SupportsIndex
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from qaffde.files import FileError, load, save
+from qaffde.files.model import dumps, loads, write
+from qaffde.nn import Density
+from qaffde.nn.onnx import recorded
 
 
 class FileMixin:
@@ -29,8 +34,6 @@ class FileMixin:
         qaffde.FileError
             If it holds something that files do not, such as an encoder of your own.
         """
-        from qaffde.files import save
-
         save(self, path)
 
     @classmethod
@@ -47,8 +50,6 @@ class FileMixin:
         qaffde.FileError
             If the file holds another class, is damaged or hostile, or of a newer format.
         """
-        from qaffde.files import load
-
         return load(path, cls)
 
     def to_onnx(self, path: str | os.PathLike[str]) -> None:
@@ -63,21 +64,41 @@ class FileMixin:
         qaffde.FileError
             If its density has no ONNX form.
         """
-        from qaffde.files import export_onnx
-
         export_onnx(self, path)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return copyreg.__newobj__, (type(self),), vars(self).copy()  # type: ignore[attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
-        from qaffde.files.model import dumps
-
         return {"file": dumps(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state.keys() == {"file"}:
-            from qaffde.files.model import loads
-
             state = vars(loads(state["file"], type(self)))
         vars(self).update(state)
+
+
+def export_onnx(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+    """Write `score_samples` of a fitted estimator as an ONNX model.
+
+    Its input "X" are rows of doubles of shape (n, d), any n of at least 1; its output
+    "log_density" is of shape (n,).
+
+    Parameters
+    ----------
+    model : QAFFDE, QAFFDESGD, one of their marginals or conditionals, or QAFFDEOutlierDetector
+    path : str or path
+
+    Raises
+    ------
+    FileError
+        If its density has no ONNX form.
+    """
+    check_is_fitted(model)
+    inner = getattr(model, "estimator_", model)
+    density = getattr(inner, "density_", None)
+    if not isinstance(density, Density):
+        raise FileError(
+            f"{type(model).__name__} has no log-density to export; export a density estimator"
+        )
+    write(path, recorded(density, inner.n_features_in_))

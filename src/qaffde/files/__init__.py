@@ -1,7 +1,9 @@
-"""Model files: save and load every estimator, safely, and export scoring to ONNX."""
+"""Model files: save and load estimators, without running code.
+
+Each layer says in its module ``recipes`` how its classes are written and read.
+"""
 
 from qaffde.files.format import FileError
 from qaffde.files.model import load, save
-from qaffde.files.onnx import export_onnx
 
-__all__ = ["FileError", "export_onnx", "load", "save"]
+__all__ = ["FileError", "load", "save"]

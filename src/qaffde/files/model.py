@@ -2,26 +2,15 @@
 
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from qaffde._version import __version__
-from qaffde.files import classes, estimators, modules, objects, plans
+from qaffde.files.atomic import write_atomically
 from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
-from qaffde.files.values import Reader, Recipe, Writer
-from qaffde.training.checkpoint import write_atomically
-
-RECIPES: Mapping[str, Recipe] = {
-    **objects.RECIPES,
-    **modules.RECIPES,
-    **plans.RECIPES,
-    **classes.RECIPES,
-    **estimators.RECIPES,
-}
-"""Classes that a file may hold. A file names them; it cannot name anything else."""
+from qaffde.files.values import RECIPES, Reader, Writer
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -101,10 +90,12 @@ def load(
 
 def dumps(model: BaseEstimator) -> bytes:
     """Content of the file of an estimator."""
-    if type(model) not in {recipe.kind for recipe in estimators.RECIPES.values()}:
+    kinds = {name: recipe.kind for name, recipe in RECIPES.items()}
+    if type(model) not in kinds.values() or not isinstance(model, BaseEstimator):
+        known = [name for name, kind in kinds.items() if issubclass(kind, BaseEstimator)]
         raise FileError(
-            f"{type(model).__name__} is no estimator that files may hold; choose one of "
-            f"{', '.join(estimators.RECIPES)}, or keep it by pickle"
+            f"files cannot hold a {type(model).__name__}; choose one of {', '.join(known)}, or "
+            "keep it by pickle"
         )
     writer = Writer(RECIPES)
     writer.add(model, "model")

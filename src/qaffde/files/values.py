@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,6 +24,8 @@ from qaffde.files.fields import Fields
 from qaffde.files.format import DAMAGED, DTYPES, UNKNOWN, Arrays, FileError, Json, quoted
 
 MAX_OBJECTS = 100_000
+N_KEYS = 624
+"""Words of state of a Mersenne twister."""
 MAX_DEPTH = 8
 UNUSUAL = {str(value): value for value in (math.nan, math.inf, -math.inf)}
 
@@ -233,3 +236,32 @@ def _unknown(item: object, where: str) -> str:
         f"{where} is a {name}, which is not among the classes that files may hold; keep such a "
         "model by pickle (where you trust its reader's code), or fit it without this object"
     )
+
+
+def _random_state(f: Fields) -> RandomState:
+    keys = f.item("keys", np.ndarray)
+    f.require((keys.shape, keys.dtype) == ((N_KEYS,), np.uint32), "keys", "have the wrong shape")
+    position = f.item("position", int)
+    f.require(0 <= position <= N_KEYS, "position", "is out of range")
+    state = RandomState()
+    has_gauss = int(f.item("has_gauss", bool))
+    state.set_state(("MT19937", keys, position, has_gauss, f.number("gauss")))
+    return state
+
+
+def _state_of(random_state: RandomState) -> dict[str, Any]:
+    state = random_state.get_state(legacy=False)
+    inner = state["state"]
+    return {
+        "keys": inner["key"],
+        "position": inner["pos"],
+        "has_gauss": bool(state["has_gauss"]),
+        "gauss": state["gauss"],
+    }
+
+
+RECIPES: dict[str, Recipe] = {"RandomState": Recipe(RandomState, _state_of, _random_state)}
+"""Classes that a file may hold: each layer adds its own when it is imported, and only those.
+
+A file names them; it cannot name anything else.
+"""

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Transform, constraints
 
+MAX_DEGREE = 8
+
 
 class PolynomialShear(Transform):
     r"""Take from each column a polynomial of the columns before it, in some order π.

@@ -10,13 +10,14 @@ import io
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from qaffde.files.atomic import write_atomically
 
 State = dict[str, Any]
 Fingerprint = dict[str, str]
@@ -181,23 +182,3 @@ def _blake(content: bytes) -> bytes:
 
 def _split(content: bytes, n: int) -> tuple[bytes, bytes]:
     return content[:n], content[n:]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file at once: a reader sees the old or the new."""
-    with replacing(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """File beside `path`, which takes its place on the disk when nothing went wrong."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

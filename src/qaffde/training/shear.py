@@ -12,9 +12,9 @@ from math import comb
 import torch
 from torch import Tensor
 
-from qaffde.nn.shear import PolynomialShear, monomials
+from qaffde.nn.shear import MAX_DEGREE, PolynomialShear, monomials
 
-MAX_DEGREE, MAX_TERMS, ROWS_PER_TERM = 8, 300, 20
+MAX_TERMS, ROWS_PER_TERM = 300, 20
 N_FOLDS = 5
 LEAST_BEND = 0.01
 """Share of the variance that a line leaves, which a polynomial must explain on held-out rows."""

@@ -5,7 +5,6 @@ of torch as nodes of an ONNX graph.
 """
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from types import ModuleType
@@ -14,14 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators import QAFFDEOutlierDetector
-from qaffde.estimators.base import DensityEstimator
 from qaffde.files.format import FileError
-from qaffde.files.model import write
 from qaffde.nn import BornMixture, Density, PolynomialShear, TransformedDensity
 from qaffde.nn.scoring import LogDensity, is_scored
 
@@ -32,31 +26,6 @@ IR_VERSION = 9
 """Of the files; older runtimes read no newer ones."""
 N_ROWS = 2**20
 """Number of rows that stands for any number while recording."""
-
-
-def export_onnx(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
-    """Write `score_samples` of a fitted estimator as an ONNX model.
-
-    Its input "X" are rows of doubles of shape (n, d), any n of at least 1; its output
-    "log_density" is of shape (n,).
-
-    Parameters
-    ----------
-    model : QAFFDE, QAFFDESGD, one of their marginals or conditionals, or QAFFDEOutlierDetector
-    path : str or path
-
-    Raises
-    ------
-    FileError
-        If its density has no ONNX form.
-    """
-    check_is_fitted(model)
-    inner = model.estimator_ if isinstance(model, QAFFDEOutlierDetector) else model
-    if not isinstance(inner, DensityEstimator):
-        raise FileError(
-            f"{type(model).__name__} has no log-density to export; export a density estimator"
-        )
-    write(path, recorded(inner.density_, inner.n_features_in_))
 
 
 @torch.no_grad()

@@ -1,15 +1,15 @@
 """Recipes of fitted densities: features, measures, densities, sums of terms, frames."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Transform
+from torch.distributions import Transform, transforms
 
-from qaffde.baselines.classical import KernelSum, MixtureDensity
 from qaffde.files.fields import Fields
-from qaffde.files.values import Recipe, attributes, without_fields
+from qaffde.files.format import quoted
+from qaffde.files.values import RECIPES, Recipe, attributes, without_fields
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -20,6 +20,7 @@ from qaffde.nn import (
     FourierFeatures,
     GaussianMeasure,
     KernelMeasure,
+    LeNet,
     PolynomialShear,
     StandardizedDensity,
     TransformedDensity,
@@ -32,6 +33,8 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
+from qaffde.nn.class_density import ClassBorn, ClassDensity, ImageCoder, Projection
+from qaffde.nn.shear import MAX_DEGREE
 
 MAX_FEATURES = 1 << 15
 """Scoring makes a square matrix of this size."""
@@ -40,6 +43,9 @@ MAX_FREQUENCY = 1e7
 MAX_COEFFICIENT = 1e100
 """Squares of sums of coefficients are numbers too."""
 MAX_INTEGRATIONS = 256
+MAX_CHAIN = 256
+MAX_SIZE = 1 << 16
+"""Most channels, pixels a side, filters or codes of a network in a file."""
 
 COLUMNS: dict[type, Callable[[Any], int]] = {
     BoxMeasure: lambda measure: len(measure.lower),
@@ -50,10 +56,8 @@ COLUMNS: dict[type, Callable[[Any], int]] = {
     DefensiveDensity: lambda density: len(density.mean),
     StandardizedDensity: lambda density: len(density.location),
     TransformedDensity: lambda density: n_columns(density.density),
-    MixtureDensity: lambda density: density.measure.means.shape[1],
-    KernelSum: lambda density: density.Z.shape[1],
 }
-STANDARD = (BornDensity, DefensiveDensity, MixtureDensity, KernelSum)
+STANDARD = (BornDensity, DefensiveDensity)
 """Densities of standardised rows: wrappers stand in one order, so no chain of them is endless."""
 
 
@@ -124,18 +128,6 @@ def _transformed(f: Fields) -> nn.Module:
     return _frozen(TransformedDensity(density, encoder))
 
 
-def _mixture(f: Fields) -> nn.Module:
-    return MixtureDensity(f.item("measure", GaussianMeasure))
-
-
-def _kernels(f: Fields) -> nn.Module:
-    return KernelSum(f.tensor("rows", "n", "d"), f.positive("weight", "n"))
-
-
-def _rows(density: KernelSum) -> dict[str, Tensor]:
-    return {"rows": density.Z, "weight": density.weight}
-
-
 def _sum_of_terms(f: Fields) -> nn.Module:
     terms = f.items("terms", Term)
     f.require(len({term.n_dims for term in terms}) == 1, "terms", "have different columns")
@@ -186,7 +178,125 @@ def _n_frequencies(coefficients: Coefficients) -> int:
     return coefficients.F.shape[1]
 
 
-RECIPES: Mapping[str, Recipe] = {
+def _projection(f: Fields) -> Projection:
+    location, scale = f.tensor("location", "d"), f.positive("scale", "q")
+    if f.get("axes") is None:
+        f.require(len(location) == len(scale), "scale", "is not of all columns")
+        f.require("noise" not in f or f.get("noise") is None, "noise", "is of no direction")
+        return Projection(location, scale)
+    axes = f.tensor("axes", "d", "q")
+    seen = "noise" in f and f.get("noise") is not None  # older files have none
+    return Projection(location, scale, axes, f.positive("noise") if seen else None)
+
+
+def _lenet(f: Fields) -> LeNet:
+    shape, filters = f.item("image_shape", tuple), f.item("n_filters", tuple)
+    sizes = (*shape, *filters, f.count("n_codes"))
+    good = all(isinstance(size, int) and 0 < size <= MAX_SIZE for size in sizes)
+    f.require(good and (len(shape), len(filters)) == (3, 2), "image_shape", "is wrong")
+    state = f.item("state", dict)
+    f.require(
+        all(isinstance(part, Tensor) and part.isfinite().all() for part in state.values()),
+        "state",
+        "holds no finite tensors",
+    )
+    n_numbers = sum(part.numel() for part in state.values())
+    inner = filters[1] * (shape[1] // 4) * (shape[2] // 4)
+    least = 25 * filters[0] * (shape[0] + filters[1]) + inner * sizes[-1]
+    f.require(0 < least <= n_numbers, "state", "is smaller than its network")
+    dropout = f.number("dropout") if "dropout" in f else 0.0
+    f.require(0 <= dropout < 1, "dropout", "is out of range")
+    network = LeNet(shape, sizes[-1], filters, dropout).to(next(iter(state.values())).dtype)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        f.complain("state", f"does not fit ({quoted(error)})")
+    return network
+
+
+def _lenet_fields(network: LeNet) -> dict[str, Any]:
+    return {
+        **attributes("image_shape", "n_codes", "n_filters")(network),
+        "dropout": network.dropout.p,
+        "state": dict(network.state_dict()),
+    }
+
+
+def _coder(f: Fields) -> ImageCoder:
+    location, scale = f.tensor("location", "d"), f.positive("scale", "d")
+    encoder, shape = f.item("encoder", LeNet), f.item("shape", tuple)
+    f.require(shape == encoder.image_shape, "shape", "is not the encoder's")
+    return ImageCoder(encoder, location.float(), scale.float(), shape)
+
+
+def _coder_fields(coder: ImageCoder) -> dict[str, Any]:
+    units = {"location": coder.location.double(), "scale": coder.scale.double()}
+    return {**units, "encoder": coder.encoder, "shape": coder.shape}
+
+
+def _class_born(f: Fields) -> ClassBorn:
+    features, measure = f.item("features", FourierFeatures), f.item("measure", GaussianMeasure)
+    f.require(n_columns(measure) == features.n_dims, "measure", "has other columns")
+    factor = f.tensor("factor", "C", "r", features.n_features)
+    born = ClassBorn(features, factor, measure, f.number("epsilon", 0, 1))
+    born.factor = nn.Parameter(factor, requires_grad=False)  # to the last digit
+    return born
+
+
+def _class_density(f: Fields) -> ClassDensity:
+    coder, born = f.item("coder", (Projection, ImageCoder)), f.item("born", ClassBorn)
+    q = coder.n_components if isinstance(coder, Projection) else coder.encoder.n_codes
+    f.require(q == born.features.n_dims, "coder", "has other coordinates than the densities")
+    return ClassDensity(coder, born)
+
+
+def _affine(f: Fields) -> Transform:
+    event_dim = f.item("event_dim", int)
+    f.require(0 <= event_dim <= 1, "event_dim", "is out of range")
+    loc, scale = _shift(f, "loc"), _shift(f, "scale")
+    return transforms.AffineTransform(loc, scale, event_dim=event_dim)
+
+
+def _shift(f: Fields, name: str) -> Tensor | float:
+    """A number, or finite ones for each column."""
+    value = f.get(name)
+    if not isinstance(value, Tensor):
+        return f.number(name)
+    f.require(value.is_floating_point() and value.ndim <= 1, name, "is no vector")
+    f.require(value.isfinite().all(), name, "is not finite")
+    return value
+
+
+def _composed(f: Fields) -> Transform:
+    parts = f.items("parts", Transform)
+    nested = any(isinstance(part, transforms.ComposeTransform) for part in parts)
+    f.require(0 < len(parts) <= MAX_CHAIN and not nested, "parts", "are none, too many or nested")
+    return transforms.ComposeTransform(parts)
+
+
+def _shear(f: Fields) -> Transform:
+    location, scale = f.tensor("location", "d"), f.positive("scale", "d")
+    d = len(scale)
+    order, powers = f.whole("order", "d"), f.whole("powers", "M", "d")
+    f.require(order.sort()[0].equal(torch.arange(d)), "order", "is no order of the columns")
+    f.require(0 <= powers.min() and powers.sum(1).max() <= MAX_DEGREE, "powers", "are wrong")
+    coefficients = f.tensor("coefficients", "d", "M")
+    place = order.argsort()  # of a column in the order
+    latest = torch.where(powers > 0, place, -1).amax(1)  # of a monomial's columns
+    later = (latest[None] >= place[:, None]) & (coefficients != 0)
+    f.require(not later.any(), "coefficients", "are of columns that come later")
+    return PolynomialShear(order, powers, coefficients, location, scale)
+
+
+def count_columns(coder: Projection | ImageCoder) -> int:
+    """Number of columns of the rows that a coder takes."""
+    if isinstance(coder, Projection):
+        return len(coder.location)
+    assert coder.shape is not None
+    return int(torch.Size(coder.shape).numel())
+
+
+RECIPES |= {
     "FourierLayer": Recipe(FourierFeatures, attributes("W", "b", "a"), _features),
     "BoxMeasure": Recipe(BoxMeasure, attributes("lower", "upper"), _box),
     "GaussianMeasure": Recipe(
@@ -203,8 +313,6 @@ RECIPES: Mapping[str, Recipe] = {
     "TransformedDensity": Recipe(
         TransformedDensity, attributes("density", "encoder"), _transformed
     ),
-    "MixtureDensity": Recipe(MixtureDensity, attributes("measure"), _mixture),
-    "KernelSum": Recipe(KernelSum, _rows, _kernels),
     "BornMixture": Recipe(
         BornMixture,
         lambda m: {"terms": m.terms, "log_mass": vars(m).get("log_mass")},
@@ -218,5 +326,32 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "UniformLaw": without_fields(UniformLaw),
     "NormalLaw": without_fields(NormalLaw),
+    "Projection": Recipe(
+        Projection, attributes("location", "scale", "axes", "noise"), _projection
+    ),
+    "LeNet": Recipe(LeNet, _lenet_fields, _lenet),
+    "ImageCoder": Recipe(ImageCoder, _coder_fields, _coder),
+    "ClassBorn": Recipe(
+        ClassBorn, attributes("features", "factor", "measure", "epsilon"), _class_born
+    ),
+    "ClassDensity": Recipe(ClassDensity, attributes("coder", "born"), _class_density),
+    "PolynomialShear": Recipe(
+        PolynomialShear,
+        attributes("order", "powers", "coefficients", "location", "scale"),
+        _shear,
+    ),
+    "AffineTransform": Recipe(
+        transforms.AffineTransform,
+        lambda t: {"loc": t.loc, "scale": t.scale, "event_dim": t.event_dim},
+        _affine,
+    ),
+    "ExpTransform": without_fields(transforms.ExpTransform),
+    "SigmoidTransform": without_fields(transforms.SigmoidTransform),
+    "TanhTransform": without_fields(transforms.TanhTransform),
+    "ComposeTransform": Recipe(transforms.ComposeTransform, attributes("parts"), _composed),
+    "InverseTransform": Recipe(
+        type(transforms.ExpTransform().inv),
+        lambda t: {"transform": t.inv},
+        lambda f: f.item("transform", Transform).inv,
+    ),
 }
-"""Parts of densities that a file may hold."""

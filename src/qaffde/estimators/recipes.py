@@ -6,17 +6,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from qaffde.baselines import (
-    GMM,
-    IAF,
-    KDE,
-    MADE,
-    MAF,
-    NSF,
-    Planar,
-    RealNVP,
-    TrainedEstimator,
-)
 from qaffde.estimators import (
     QAFFDE,
     QAFFDESGD,
@@ -26,15 +15,13 @@ from qaffde.estimators import (
     QAFFDEOutlierDetector,
 )
 from qaffde.estimators.base import DensityEstimator
-from qaffde.files.classes import count_columns
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
-from qaffde.files.modules import n_columns
-from qaffde.files.networks import network_state, rebuild
-from qaffde.files.values import Recipe
-from qaffde.nn import BornMixture, Density, StandardizedDensity
+from qaffde.files.values import RECIPES, Recipe
+from qaffde.nn import BornMixture, Density
 from qaffde.nn.class_density import ClassDensity
-from qaffde.selection import Plan
+from qaffde.nn.recipes import count_columns, n_columns
+from qaffde.selection import Plan, recipes  # noqa: F401 (registers the recipes of plans)
 from qaffde.training import History
 from qaffde.training.sums import ClassSums, Sums
 
@@ -166,25 +153,6 @@ def _restore_features(model: FourierFeatures, f: Fields, d: int) -> None:
     model.amplitudes_ = f.array("amplitudes", "D")
 
 
-def _restore_kernels(model: KDE, f: Fields, d: int) -> None:
-    model.density_ = _density(f, d, StandardizedDensity)
-    model.bandwidth_ = model.density_.scale.numpy()
-
-
-def _restore_mixture(model: GMM, f: Fields, d: int) -> None:
-    model.density_ = _density(f, d, StandardizedDensity)
-    model.n_components_ = f.count("n_components")
-
-
-def _take_network(model: TrainedEstimator) -> dict[str, Any]:
-    return network_state(model.density_) | {"history": model.history_}
-
-
-def _restore_network(model: TrainedEstimator, f: Fields, d: int) -> None:
-    model.density_ = rebuild(model, f, d)
-    model.history_ = f.item("history", History)
-
-
 def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
     learned = _learned("classes", "class_prior", "plan", "sums", "history")(model)
     # The density of a closed form is read from its sums where it was not read yet.
@@ -220,8 +188,7 @@ def _make_derived(f: Fields) -> DerivedDensity:
     return DerivedDensity(density, names)
 
 
-NETWORKS = (MADE, MAF, IAF, RealNVP, NSF, Planar)
-RECIPES: Mapping[str, Recipe] = {
+ESTIMATORS = {
     "QAFFDE": estimator(QAFFDE, _take_sums, _restore_sums),
     "QAFFDESGD": estimator(
         QAFFDESGD,
@@ -236,8 +203,6 @@ RECIPES: Mapping[str, Recipe] = {
         _restore_features,
     ),
     "DerivedDensity": Recipe(DerivedDensity, _take_derived, _make_derived),
-    "KDE": estimator(KDE, _learned("density"), _restore_kernels),
-    "GMM": estimator(GMM, _learned("density", "n_components"), _restore_mixture),
-    **{kind.__name__: estimator(kind, _take_network, _restore_network) for kind in NETWORKS},
 }
 """Estimators that a file may hold."""
+RECIPES |= ESTIMATORS

@@ -1,20 +1,19 @@
 """Recipes of plans, sums and configurations."""
 
-from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from qaffde.files.fields import Fields
-from qaffde.files.modules import n_columns
-from qaffde.files.values import Recipe, attributes
+from qaffde.files.values import RECIPES, Recipe, attributes
 from qaffde.nn import BaseMeasure, FourierFeatures
+from qaffde.nn.recipes import n_columns
 from qaffde.parameters import check_rank
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.selection.select import METHODS
-from qaffde.training import ComputeConfig, TrainingConfig
+from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.class_readings import MEASUREMENTS
 from qaffde.training.closed_form import READINGS
-from qaffde.training.sums import Sums
+from qaffde.training.sums import ClassSums, Sums
 
 
 def _names(kind: Any) -> list[str]:
@@ -75,10 +74,29 @@ def _config(kind: Any) -> Recipe:
     return Recipe(kind, attributes(*_names(kind)), make)
 
 
-RECIPES: Mapping[str, Recipe] = {
+def _class_sums(f: Fields) -> ClassSums:
+    weight = f.tensor("weight", "C")
+    f.require((weight >= 0).all() and weight.sum() > 0, "weight", "must not be negative")
+    return ClassSums(f.tensor("rho", "C", "D", "D"), f.tensor("psi", "C", "D"), weight)
+
+
+def _history(f: Fields) -> History:
+    return History(
+        f.items("steps", int),
+        f.items("train_loss", float | int),
+        f.items("valid_loss", float | int),
+        f.items("learning_rate", float | int),
+        f.items("seconds", float | int),
+        n_recoveries=f.item("n_recoveries", int),
+        stopped_by=f.item("stopped_by", str),
+    )
+
+
+RECIPES |= {
+    "ClassSums": Recipe(ClassSums, attributes("rho", "psi", "weight"), _class_sums),
+    "History": Recipe(History, attributes(*_names(History)), _history),
     "Plan": Recipe(Plan, attributes(*_names(Plan)), _plan),
     "Trial": Recipe(Trial, attributes(*_names(Trial)), _trial),
     "Sums": Recipe(Sums, attributes(*_names(Sums)), _sums),
     **{kind.__name__: _config(kind) for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)},
 }
-"""Plans, sums and configurations that a file may hold."""
