@@ -18,7 +18,7 @@ from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
 from qaffde.parameters import check_count, check_share
-from qaffde.random import generator_from
+from qaffde.parameters import generator_from
 from qaffde.training import History, hold_out, train
 from qaffde.training.noise import seeded
 

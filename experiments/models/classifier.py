@@ -17,7 +17,7 @@ from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_count
-from qaffde.random import generator_from
+from qaffde.parameters import generator_from
 from qaffde.selection.plan import in_data_units
 
 

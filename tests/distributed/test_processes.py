@@ -10,7 +10,7 @@ import pytest
 import qaffde
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.distributed import fit_shard, process_group, shard
-from qaffde.training.peers import ALONE
+from qaffde.training.run import ALONE
 
 GIVEN = {"n_features": 24, "bandwidth": 0.8, "ridge": 1e-3, "rank": 4, "random_state": 0}
 MODELS = {

@@ -9,7 +9,7 @@ from qaffde import QAFFDE, QAFFDESGD
 from qaffde import functional as QF
 from qaffde.estimators import compute
 from qaffde.nn import FourierFeatures
-from qaffde.training.compute import DOUBLE, Compute
+from qaffde.training.config import DOUBLE, Compute
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
 OPTIONS = {"n_features": 100, "bandwidth": 0.5, "base_measure": "gaussian", "random_state": 0}

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from qaffde.estimators.fourier import FEATURES, FourierFeatures
-from qaffde.random import generator_from
+from qaffde.parameters import generator_from
 from qaffde.selection.bandwidth import median_distance, scott, silverman
 
 X = np.random.default_rng(0).normal(size=(300, 2)) * [1.0, 2.0]

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
 from qaffde import QAFFDESGD
-from qaffde.training.peers import ALONE, Alone
+from qaffde.training.run import ALONE, Alone
 from tests.sgd_models import FIXED, Logarithm, Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")

@@ -9,7 +9,7 @@ from torch import nn
 
 from qaffde.training import LoopConfig, TrainingDiverged, print_progress, train
 from qaffde.training.loop import MAX_FAILURES
-from qaffde.training.progress import progress_line
+from qaffde.training.run import progress_line
 
 X = torch.linspace(-1, 1, 64, dtype=torch.float64)[:, None]
 ROWS = (X, 2 * X - 1)

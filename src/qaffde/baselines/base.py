@@ -13,11 +13,10 @@ from torch import Generator, Tensor
 
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.nn import Density, StandardizedDensity
-from qaffde.parameters import check_count, check_share
-from qaffde.random import generator_from
+from qaffde.parameters import check_count, check_share, generator_from
 from qaffde.selection.plan import in_data_units
+from qaffde.selection.select import units
 from qaffde.selection.summary import Moments
-from qaffde.selection.units import units
 from qaffde.training import (
     History,
     LoopConfig,

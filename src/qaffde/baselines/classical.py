@@ -10,14 +10,13 @@ from torch import Generator, Tensor
 from qaffde.baselines.base import DrawingEstimator
 from qaffde.estimators import QAFFDE
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
-from qaffde.parameters import check_bandwidth, check_count, check_share
-from qaffde.random import generator_from
+from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
 from qaffde.selection.bandwidth import held_out_kde, scott, silverman
 from qaffde.selection.base_measure import fit_mixture
+from qaffde.selection.select import units
 from qaffde.selection.summary import Moments
-from qaffde.selection.units import units
 from qaffde.training import hold_out
-from qaffde.training.sums import effective_count
+from qaffde.training.closed_form import effective_count
 
 BANDWIDTH_RULES = ("auto", "scott", "silverman")
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2

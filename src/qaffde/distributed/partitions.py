@@ -10,8 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.selection.sources import MANY_ROWS, TOO_FEW, Check, Part, Source, Value, accept
-from qaffde.selection.summary import SAMPLE_ROWS, Summary
+from qaffde.selection.summary import (
+    MANY_ROWS,
+    SAMPLE_ROWS,
+    TOO_FEW,
+    Check,
+    Part,
+    Source,
+    Summary,
+    Value,
+    accept,
+)
 from qaffde.streams.blocks import Block, checked
 
 FAN_IN = 8

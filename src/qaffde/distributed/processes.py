@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
-from qaffde.selection.sources import MemorySource, as_source
-from qaffde.training.peers import ALONE, Peers
+from qaffde.selection.summary import MemorySource, as_source
+from qaffde.training.run import ALONE, Peers
 
 Value = TypeVar("Value")
 Model = TypeVar("Model", bound=QAFFDESGD)

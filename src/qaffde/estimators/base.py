@@ -15,10 +15,10 @@ from torch import Tensor
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
-from qaffde.selection.sources import ChunkSource, MemorySource, Source
+from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import as_chunks
 from qaffde.streams.names import framed
-from qaffde.training.compute import DOUBLE, ComputeConfig
+from qaffde.training.config import DOUBLE, ComputeConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -150,6 +150,10 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         if (weight == 0).any():
             rows, weight = rows[weight > 0], weight[weight > 0]
         return torch.tensor(rows), torch.tensor(weight)
+
+    def _names(self, columns: list[int] | None = None) -> Any:
+        names = getattr(self, "feature_names_in_", None)
+        return names if names is None or columns is None else names[columns]
 
     def _source(
         self,

@@ -15,8 +15,7 @@ from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
 from qaffde.estimators.regions import N_POINTS, check_mass, one_column_cells, weighted_quantile
 from qaffde.nn import BornMixture, expand, find_born
-from qaffde.parameters import check_choice, check_count
-from qaffde.random import Seed, generator_from
+from qaffde.parameters import Seed, check_choice, check_count, generator_from
 
 
 class BornEstimator(DensityEstimator):
@@ -271,10 +270,6 @@ class BornEstimator(DensityEstimator):
     def _mixture(self) -> BornMixture:
         check_is_fitted(self)
         return expand(self.density_)
-
-    def _names(self, columns: list[int] | None = None) -> Any:
-        names = getattr(self, "feature_names_in_", None)
-        return names if names is None or columns is None else names[columns]
 
     def _rows(self, X: ArrayLike, *, ensure_all_finite: bool | str = True) -> Tensor:
         check_is_fitted(self)

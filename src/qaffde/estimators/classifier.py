@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn.class_density import ClassDensity, ImageCoder
-from qaffde.random import generator_from
+from qaffde.parameters import generator_from
 from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
 from qaffde.selection.plan import Plan, check_plan
 from qaffde.selection.policy import SelectionPolicy
@@ -29,9 +29,9 @@ from qaffde.selection.solve_classes import (
     train_classes,
 )
 from qaffde.training import History, TrainingConfig
-from qaffde.training.compute import DOUBLE
+from qaffde.training.closed_form import ClassSums, LabeledRows
+from qaffde.training.config import DOUBLE
 from qaffde.training.run import Run
-from qaffde.training.sums import ClassSums, LabeledRows
 
 FLOATS = [np.float64, np.float32]
 MAX_SCORED = 1024

@@ -14,8 +14,13 @@ from torch import Generator, Tensor
 from qaffde import functional as QF
 from qaffde import nn
 from qaffde.estimators.persistence import FileMixin
-from qaffde.parameters import check_bandwidth, check_choice, check_count, check_lattice
-from qaffde.random import generator_from
+from qaffde.parameters import (
+    check_bandwidth,
+    check_choice,
+    check_count,
+    check_lattice,
+    generator_from,
+)
 from qaffde.selection.bandwidth import median_distance, scott, silverman
 from qaffde.training import fit_adaptive_features
 

@@ -14,7 +14,7 @@ from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.regions import weighted_quantile
-from qaffde.random import generator_from
+from qaffde.parameters import generator_from
 
 FOLDS = 5
 TRIMMED = 0.1

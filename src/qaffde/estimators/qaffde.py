@@ -10,14 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from qaffde.estimators.base import all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
-from qaffde.parameters import check_inside, check_share
-from qaffde.random import generator_from
+from qaffde.parameters import check_inside, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select, sum_rows
 from qaffde.selection.plan import check_plan
 from qaffde.selection.solve import read
 from qaffde.streams import Chunks
-from qaffde.training.compute import ComputeConfig
-from qaffde.training.sums import Sums
+from qaffde.training.closed_form import Sums
+from qaffde.training.config import ComputeConfig
 
 
 class QAFFDE(BornEstimator):

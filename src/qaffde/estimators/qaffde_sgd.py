@@ -28,19 +28,18 @@ from qaffde.nn import (
     decode,
     expand,
 )
-from qaffde.parameters import check_count, check_inside, check_positive
-from qaffde.random import Seed, generator_from
+from qaffde.parameters import Seed, check_count, check_inside, check_positive, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
 from qaffde.selection.plan import check_plan
+from qaffde.selection.select import units
 from qaffde.selection.solve import maximize, maximized_state, relative_weight
-from qaffde.selection.sources import MemorySource
-from qaffde.selection.units import units
+from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, fit_shear, hold_out
-from qaffde.training.compute import ComputeConfig
+from qaffde.training.closed_form import effective_count
+from qaffde.training.config import ComputeConfig
 from qaffde.training.joint import LearnedBorn, train_jointly
 from qaffde.training.run import Run
-from qaffde.training.sums import effective_count
 
 BATCH_SIZE = 1024
 

@@ -23,7 +23,7 @@ from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import count_columns, n_columns
 from qaffde.selection import Plan, recipes  # noqa: F401 (registers the recipes of plans)
 from qaffde.training import History
-from qaffde.training.sums import ClassSums, Sums
+from qaffde.training.closed_form import ClassSums, Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 Restore = Callable[[Any, Fields, int], None]

@@ -5,22 +5,29 @@ from qaffde.functional.density_matrix import (
     born_mass,
     born_rule,
     leading_eigenpairs,
+    purity,
     resolve_rank,
     symmetrize_lower,
+    von_neumann_entropy,
 )
-from qaffde.functional.fourier import FREQUENCIES, fourier_features
-from qaffde.functional.gram import gram_matrix, range_eigenpairs
-from qaffde.functional.kernels import gamma_from_bandwidth, gaussian_kernel, log_kernel_mass
+from qaffde.functional.fourier import (
+    FREQUENCIES,
+    fourier_features,
+    gamma_from_bandwidth,
+    gaussian_kernel,
+    log_kernel_mass,
+)
 from qaffde.functional.lattice import Lattice, LatticeSeries
 from qaffde.functional.measures import (
     box_characteristic,
     box_pair_characteristics,
     gaussian_characteristic,
     gaussian_pair_characteristics,
+    gram_matrix,
     log_box_density,
     log_gaussian_density,
+    range_eigenpairs,
 )
-from qaffde.functional.spectrum import purity, von_neumann_entropy
 
 __all__ = [
     "FREQUENCIES",

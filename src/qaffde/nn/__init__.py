@@ -5,11 +5,11 @@ from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.density import (
     BornDensity,
     DefensiveDensity,
+    DensityMatrix,
     StandardizedDensity,
     expand,
     find_born,
 )
-from qaffde.nn.density_matrix import DensityMatrix
 from qaffde.nn.fourier import FourierFeatures
 from qaffde.nn.lenet import LeNet
 from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure

@@ -10,7 +10,7 @@ from qaffde import functional as QF
 from qaffde.selection.base_measure import draw_rows
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Summary
-from qaffde.training.sums import effective_count
+from qaffde.training.closed_form import effective_count
 
 RULES = ("auto", "scott", "silverman")
 MEDIAN_ROWS = 1000
@@ -80,24 +80,21 @@ def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
 
 
 def bandwidth_by_rule(
-    rule: str, base: str, z: Summary, generator: Generator, policy: SelectionPolicy
-) -> Tensor | None:
-    """Bandwidth of shape (d,) by a named rule; None leaves it to the held-out likelihood.
+    rule: str, z: Summary, generator: Generator, policy: SelectionPolicy
+) -> Tensor:
+    """Bandwidth of shape (d,) by a named rule.
 
     Parameters
     ----------
     rule : {"auto", "scott", "silverman"}
-    base : str
-        Kind of the base measure: "kernel" has no likelihood of its own, so that "auto" takes the
-        bandwidth of the exact estimate.
+        "auto" is that of the exact kernel density estimate, for the "kernel" base, which has no
+        likelihood of its own.
     z : Summary
         Of standardized rows.
     generator : torch.Generator
     policy : SelectionPolicy
     """
     n, d = effective_count(z.weight), z.rows.shape[1]
-    if rule == "auto" and base != "kernel":
-        return None
     if rule == "auto":
         factor = held_out_kde(z.rows, z.weight, generator, policy.kde_rows)
     else:

@@ -16,11 +16,10 @@ from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.class_density import Projection, log_defended, of_class
 from qaffde.parameters import check_bandwidth, check_choice, check_count, check_rank
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.plan import Choice, Plan, Trial
+from qaffde.selection.plan import Choice, Plan, Trial, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Search, Split
 from qaffde.selection.select import search_context
-from qaffde.selection.spec import fixed
 from qaffde.selection.summary import Moments
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.class_likelihood import LOSSES
@@ -30,8 +29,8 @@ from qaffde.training.class_readings import (
     WITH_RIDGE,
     ClassReader,
 )
+from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.run import Run
-from qaffde.training.sums import ClassSums, LabeledRows
 
 METHODS = ("auto", *MEASUREMENTS, "gradient")
 FEATURES = ("auto", *(kind for kind in QF.FREQUENCIES if kind != "lattice"), "adaptive")
@@ -132,7 +131,7 @@ def select_classes(
         policy=method.search_policy,
         seed=seed,
         labels=rows.y,
-        **search_context(run or Run(), policy, spec, (Z, rows.y, rows.weight), seed),
+        **search_context(run, policy, spec, (Z, rows.y, rows.weight), seed),
     )
     choice = method.choose(search, None if h is None else h / scale)
     measure = search.measure(BASE, choice.bandwidth, Moments.of(Z, rows.weight))

@@ -12,8 +12,7 @@ from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.selection.select import METHODS
 from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.class_readings import MEASUREMENTS
-from qaffde.training.closed_form import READINGS
-from qaffde.training.sums import ClassSums, Sums
+from qaffde.training.closed_form import READINGS, ClassSums, Sums
 
 
 def _names(kind: Any) -> list[str]:

@@ -19,8 +19,8 @@ from qaffde.selection.base_measure import (
 from qaffde.selection.plan import Choice, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Moments
+from qaffde.training.closed_form import effective_count
 from qaffde.training.posterior import N_DRAWS, Monomials
-from qaffde.training.sums import effective_count
 
 
 @dataclass(frozen=True, eq=False)

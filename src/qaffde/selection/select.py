@@ -1,26 +1,91 @@
 """From a summary of the rows to a plan, by held-out likelihood."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from qaffde.parameters import check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
 from qaffde.selection.base_measure import BaseSpec, n_distinct
-from qaffde.selection.closed_form import ClosedForm
-from qaffde.selection.likelihood import Likelihood
-from qaffde.selection.method import Method
-from qaffde.selection.plan import Choice, Plan
+from qaffde.selection.methods import ClosedForm, Likelihood, Method
+from qaffde.selection.plan import Choice, ModelSpec, Plan, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Search
-from qaffde.selection.spec import ModelSpec, fixed
-from qaffde.selection.summary import Summary
-from qaffde.selection.units import box_units, units
+from qaffde.selection.summary import Moments, Summary
 from qaffde.training.checkpoint import fingerprint
-from qaffde.training.compute import DOUBLE, ComputeConfig
+from qaffde.training.config import DOUBLE, ComputeConfig
 from qaffde.training.run import Run
+
+Names = Sequence[str] | None
+
+
+def units(
+    moments: Moments, names: Names = None, bandwidth: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Location and scale to unit variance, so that units change nothing but the Jacobian.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the rows.
+    names : sequence of str, optional
+        Of the columns, for messages.
+    bandwidth : Tensor of shape (d,), optional
+        Scale of a constant column, where the kernel alone makes it a density.
+
+    Returns
+    -------
+    location, scale : Tensors of shape (d,)
+    """
+    location, scale = moments.mean, moments.covariance.diagonal().sqrt()
+    constant = (moments.ends[0] == moments.ends[1]) | ~(scale > 0)
+    if constant.any() and bandwidth is None:
+        _complain_constant(constant, names)
+    if bandwidth is not None:
+        scale = torch.where(constant, bandwidth, scale)
+    if not (location.isfinite() & scale.isfinite()).all():
+        raise ValueError(
+            "the values are so large that their variance overflows; divide the columns first"
+        )
+    if bandwidth is None:
+        _complain_copies(moments.standardized(location, scale), names)
+    return location, scale
+
+
+def box_units(ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Location and scale of the uniform law between `ends` of shape (2, d)."""
+    lower, upper = ends
+    return (lower + upper) / 2, (upper - lower) / math.sqrt(12)
+
+
+def _complain_constant(constant: Tensor, names: Names) -> None:
+    columns = ", ".join(_name(names, int(i)) for i in constant.nonzero()[:, 0])
+    raise ValueError(
+        f"constant column: {columns}. A constant has no density; drop it, or smooth it "
+        "with base_measure='kernel' and bandwidth as a number"
+    )
+
+
+def _complain_copies(moments: Moments, names: Names) -> None:
+    """Reject columns that repeat one another exactly: their joint density does not exist."""
+    correlation = moments.covariance.abs().fill_diagonal_(0.0)
+    if moments.n > 2 and correlation.max() > 1 - 1e-12:
+        i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
+        raise ValueError(
+            f"columns {_name(names, int(i))} and {_name(names, int(j))} are copies of "
+            "each other up to units: their joint density does not exist; drop one, or smooth them "
+            "with base_measure='kernel' and bandwidth as a number"
+        )
+
+
+def _name(names: Names, column: int) -> str:
+    return str(column) if names is None else repr(str(names[column]))
+
 
 METHODS: dict[str, type[Method]] = {"closed_form": ClosedForm, "likelihood": Likelihood}
 
@@ -71,7 +136,6 @@ def select(
     """
     spec = ModelSpec() if spec is None else spec
     policy = DEFAULT_POLICY if policy is None else policy
-    run = Run() if run is None else run
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
@@ -130,10 +194,10 @@ def _choose(
     n, d = n_distinct(z.rows), z.rows.shape[1]
     bases = spec.base_specs(ends, n, d, policy)
     few = n < policy.few_rows
-    rule = "silverman" if few and spec.bandwidth == "auto" else spec.bandwidth
     known = h
-    if known is None:
-        known = bandwidth_by_rule(rule, bases[0].kind, z, search.generator(), policy)
+    if known is None and (few or spec.bandwidth != "auto" or bases[0].kind == "kernel"):
+        rule = "silverman" if few and spec.bandwidth == "auto" else spec.bandwidth
+        known = bandwidth_by_rule(rule, z, search.generator(), policy)
     if known is not None and (few or _is_settled(spec, bases)):
         return method.unsearched(bases[0], known, z.moments.count)
     return method.choose(search, bases, known)
@@ -148,13 +212,15 @@ def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
 
 
 def search_context(
-    run: Run, policy: SelectionPolicy, spec: object, rows: tuple[Tensor, ...], seed: int
+    run: Run | None, policy: SelectionPolicy, spec: object, rows: tuple[Tensor, ...], seed: int
 ) -> dict[str, Any]:
     """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
-    file = run.file("search")
+    if run is None:
+        return {}
+    file, known = run.file("search"), {}
     identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
-    saved = None if file is None else file.load(identity)
-    known: dict[str, Tensor] = {} if saved is None else saved["known"]
+    if file is not None and (saved := file.load(identity)) is not None:
+        known = saved["known"]
 
     def report(name: str, value: float) -> None:
         run.say(f"{run.seconds:6.1f} s  {name}: held-out log-likelihood {value:.5f}")

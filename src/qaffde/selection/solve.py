@@ -8,16 +8,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from qaffde.nn import BornDensity, DensityMatrix, StandardizedDensity
-from qaffde.random import Seed, generator_from
+from qaffde.parameters import Seed, generator_from
 from qaffde.selection.plan import Plan
-from qaffde.selection.sources import Part, Source, as_source
-from qaffde.training.closed_form import READINGS
-from qaffde.training.compute import DOUBLE, ComputeConfig
-from qaffde.training.config import TrainingConfig
-from qaffde.training.history import History
+from qaffde.selection.summary import Part, Source, as_source
+from qaffde.training.closed_form import READINGS, Sums, effective_count
+from qaffde.training.config import DOUBLE, ComputeConfig, TrainingConfig
 from qaffde.training.likelihood import Whitening, maximize_likelihood, whiten
-from qaffde.training.run import Run
-from qaffde.training.sums import Sums, effective_count
+from qaffde.training.run import History, Run
 
 
 def solve(

@@ -21,9 +21,9 @@ from qaffde.selection.plan import Plan
 from qaffde.training import History, TrainingConfig, hold_out, train
 from qaffde.training.class_likelihood import LOSSES, ClassNetwork, ClassStates
 from qaffde.training.class_readings import ROUGH, ClassReader
+from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 from qaffde.training.run import Run
-from qaffde.training.sums import ClassSums, LabeledRows
 
 BATCH_SIZE = 256
 MIXED_SHARE = 0.1

@@ -2,13 +2,11 @@
 
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import Checkpoint, CheckpointError
-from qaffde.training.compute import ComputeConfig
-from qaffde.training.config import AdaptiveConfig, LoopConfig, TrainingConfig
-from qaffde.training.history import History
+from qaffde.training.config import AdaptiveConfig, ComputeConfig, LoopConfig, TrainingConfig
 from qaffde.training.loop import TrainingDiverged, adam, hold_out, train
 from qaffde.training.losses import negative_log_likelihood, plain_loss, squared_loss
 from qaffde.training.pairs import near_pairs, pair_kernel, random_pairs, sample_pairs
-from qaffde.training.progress import print_progress
+from qaffde.training.run import History, print_progress
 from qaffde.training.shear import fit_shear
 
 __all__ = [

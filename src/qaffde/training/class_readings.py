@@ -1,6 +1,6 @@
 r"""How the density matrices of all classes are read (paper, Section 4.3, in closed form).
 
-With the sums :class:`~qaffde.training.sums.ClassSums` of the rows, their mean density matrix
+With the :class:`~qaffde.training.closed_form.ClassSums` of the rows, their mean density matrix
 :math:`\bar\rho = \sum_c \rho_c / \sum_c w_c` and a ridge μ on it, every reading is a factor L_c,
 and :math:`m \lVert L_c \phi \rVert^2 / \operatorname{tr}(L_c G L_c^\top)` is a density whatever
 L_c is:
@@ -27,7 +27,7 @@ from torch.nn.functional import normalize
 
 from qaffde import functional as QF
 from qaffde.nn.class_density import normalized
-from qaffde.training.sums import ClassSums
+from qaffde.training.closed_form import ClassSums
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
 WITH_RIDGE = ("pretty_good", "coherent")

@@ -19,12 +19,184 @@ it, both of the form :math:`p(x) = m(x) \lVert L \phi(x) \rVert^2` with integral
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BornDensity, FourierFeatures, KernelMeasure
+from qaffde.training.config import DOUBLE, ComputeConfig
+
+ROUNDING = 1e-10
+"""Share of the whole below which what is left of a difference is rounding."""
+
+
+def effective_count(weight: Tensor) -> float:
+    """Kish's effective sample size (Σw)²/Σw², whatever the unit of the weights."""
+    share = weight / weight.max()
+    return float(share.sum() ** 2 / share.square().sum())
+
+
+def joint_count(*parts: tuple[float, float]) -> float:
+    """Effective size of several samples together, from their weights and effective sizes.
+
+    Examples
+    --------
+    >>> joint_count((2.0, 2.0), (3.0, 3.0))  # five rows of equal weight
+    5.0
+    """
+    total = sum(weight for weight, _ in parts)
+    return 1 / sum((weight / total) ** 2 / count for weight, count in parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    r"""Sufficient statistics :math:`\sum w \phi \phi^\top`, Σw and Σw² of weighted rows.
+
+    The sum of squared weights is kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which
+    does not overflow.
+
+    Parameters
+    ----------
+    rho : Tensor of shape (D, D)
+        Σ w φφᵀ.
+    weight : float
+        Σ w.
+    count : float
+        Effective number of rows.
+    """
+
+    rho: Tensor
+    weight: float
+    count: float
+
+    @classmethod
+    def of(
+        cls,
+        features: FourierFeatures,
+        Z: Tensor,
+        weight: Tensor,
+        compute: ComputeConfig = DOUBLE,
+    ) -> "Sums":
+        """Sums over rows of shape (n, d) with weights of shape (n,), in blocks."""
+        blocks = row_batches(Z, weight, compute.rows(features.n_features))
+        batches = ((compute.tensor(z), compute.tensor(w)) for z, w in blocks)
+        rho = density_matrix(compute.features(features), batches).cpu()
+        return cls(rho, float(weight.sum()), effective_count(weight))
+
+    def __add__(self, other: "Sums") -> "Sums":
+        count = joint_count((self.weight, self.count), (other.weight, other.count))
+        return Sums(self.rho + other.rho, self.weight + other.weight, count)
+
+    def __sub__(self, other: "Sums") -> "Sums":
+        weight = self.weight - other.weight
+        if weight <= ROUNDING * self.weight:
+            raise ValueError(
+                f"rows of weight {other.weight:g} cannot be forgotten: the fit holds "
+                f"{self.weight:g}, and something must be left; fit anew instead"
+            )
+        share = self._square_share(weight) - other._square_share(weight)
+        if not 0 < share <= 1 + ROUNDING * self._square_share(weight):
+            raise ValueError(f"{NOT_FITTED}: their weights do not fit those that were added")
+        return Sums(_difference(self.rho, other.rho), weight, 1 / min(share, 1.0))
+
+    def __mul__(self, factor: float) -> "Sums":
+        return Sums(factor * self.rho, factor * self.weight, self.count)
+
+    def _square_share(self, total: float) -> float:
+        """Sum of squares of the weights, in units of `total`²."""
+        return (self.weight / total) ** 2 / self.count
+
+
+NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
+
+
+def _difference(whole: Tensor, part: Tensor) -> Tensor:
+    """Difference of density matrices, which must not be negative by more than rounding.
+
+    A Cholesky factor tells at a tenth of the cost of eigenvalues. Negative ones within rounding
+    stay in the sum, where rows that return meet them again; every reading clips them.
+    """
+    rest = whole - part
+    slack = ROUNDING * whole.trace() * torch.eye(len(rest), dtype=rest.dtype)
+    if torch.linalg.cholesky_ex(rest + slack).info > 0:
+        least = float(torch.linalg.eigvalsh(rest)[0])
+        raise ValueError(
+            f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
+        )
+    return rest
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledRows:
+    """Rows (n, d), numbers of their classes (n,) and weights (n,), and the number of classes."""
+
+    X: Tensor
+    y: Tensor
+    weight: Tensor
+    n_classes: int
+
+    def part(self, chosen: Tensor) -> "LabeledRows":
+        """Some of the rows."""
+        return LabeledRows(self.X[chosen], self.y[chosen], self.weight[chosen], self.n_classes)
+
+    @property
+    def class_weight(self) -> Tensor:
+        """Weight of each class, of shape (C,)."""
+        return self.weight.new_zeros(self.n_classes).index_add_(0, self.y, self.weight)
+
+    @property
+    def log_prior(self) -> Tensor:
+        """Logarithm of each class's share, of shape (C,)."""
+        return (self.class_weight / self.class_weight.sum()).log()
+
+
+@dataclass(frozen=True, eq=False)
+class ClassSums:
+    r"""Sufficient statistics of weighted rows of C classes; they add up over rows.
+
+    Parameters
+    ----------
+    rho : Tensor of shape (C, D, D)
+        :math:`\rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top`.
+    psi : Tensor of shape (C, D)
+        :math:`\psi_c = \sum_{i \in c} w_i \phi_i`.
+    weight : Tensor of shape (C,)
+    """
+
+    rho: Tensor
+    psi: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, features: FourierFeatures, rows: LabeledRows) -> "ClassSums":
+        """Sums over rows in the units of the features, each row seen once."""
+        C, D = rows.n_classes, features.n_features
+        rho = torch.zeros(C, D, D, dtype=torch.float64)
+        psi = torch.zeros(C, D, dtype=torch.float64)
+        for c in rows.y.unique().tolist():
+            own = rows.part(rows.y == c)
+            for z, w in row_batches(own.X, own.weight):
+                phi = features(z)
+                psi[c] += w @ phi
+                QF.add_rank_update(rho[c], phi.mul_(w.sqrt()[:, None]))
+            rho[c] = QF.symmetrize_lower(rho[c])
+        return cls(rho, psi, rows.class_weight)
+
+    def __add__(self, other: "ClassSums") -> "ClassSums":
+        return ClassSums(self.rho + other.rho, self.psi + other.psi, self.weight + other.weight)
+
+    def means(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Means ρ_c and ψ_c, and ρ̄ of all rows; a class without rows has those of all."""
+        total = self.weight.sum()
+        pooled = self.rho.sum(0) / total
+        empty = self.weight == 0
+        count = self.weight.masked_fill(empty, 1.0)
+        rho = torch.where(empty[:, None, None], pooled, self.rho / count[:, None, None])
+        psi = torch.where(empty[:, None], self.psi.sum(0) / total, self.psi / count[:, None])
+        return rho, psi, pooled
+
 
 Rank = int | float | str
 

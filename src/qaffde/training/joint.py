@@ -12,11 +12,10 @@ from torch import Generator, Tensor
 
 from qaffde.nn import BornDensity, Density, DensityMatrix, FourierFeatures, KernelMeasure
 from qaffde.training.config import LoopConfig
-from qaffde.training.history import History
 from qaffde.training.likelihood import Whitening
 from qaffde.training.loop import Rows, train
 from qaffde.training.losses import negative_log_likelihood
-from qaffde.training.run import Run
+from qaffde.training.run import History, Run
 
 
 class LearnedBorn(Density):

@@ -30,10 +30,9 @@ from qaffde.nn import (
     KernelMeasure,
 )
 from qaffde.training.config import LoopConfig, TrainingConfig
-from qaffde.training.history import History
 from qaffde.training.loop import MakeOptimizer, adam, train
 from qaffde.training.losses import negative_log_likelihood, state_likelihood
-from qaffde.training.run import Run
+from qaffde.training.run import History, Run
 
 NEGLIGIBLE = 0.01
 """Share of the ridge below which an eigenvalue of G, or a feature, adds nothing."""

@@ -21,9 +21,8 @@ from torch import Generator, Tensor, nn
 
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
-from qaffde.training.history import History
 from qaffde.training.noise import seeded, twin
-from qaffde.training.peers import ALONE, Peers
+from qaffde.training.run import ALONE, History, Peers
 
 Rows = tuple[Tensor, ...]
 

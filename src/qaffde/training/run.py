@@ -1,14 +1,165 @@
-"""What every stage of a long fit shares: its clock, checkpoints, progress and peers."""
+"""What every stage of a long fit shares: history, progress, peers, clock and checkpoints."""
 
 import math
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from torch import Tensor
 
 from qaffde.training.checkpoint import Checkpoint
-from qaffde.training.peers import ALONE, Peers
-from qaffde.training.progress import line_printer, print_progress
+
+
+@dataclass
+class History:
+    """What happened in training, one entry of each list for an evaluation.
+
+    Attributes
+    ----------
+    steps : list of int
+    train_loss : list of float
+        Mean over the steps since the last evaluation.
+    valid_loss : list of float
+        NaN where nothing is held out.
+    learning_rate : list of float
+    seconds : list of float
+        Since the start, time before a resume included.
+    n_recoveries : int
+        How often a loss or gradient was not finite.
+    stopped_by : {"", "max_steps", "patience", "time_limit"}
+        Empty while training goes on.
+    """
+
+    steps: list[int] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    valid_loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    n_recoveries: int = 0
+    stopped_by: str = ""
+
+
+def print_progress(max_steps: int) -> Callable[[History], None]:
+    """Report that prints a line for each evaluation, with rich where it is installed.
+
+    Parameters
+    ----------
+    max_steps : int
+        Steps in all, if nothing ends training sooner.
+
+    Examples
+    --------
+    >>> print(progress_line(History([250], [1.31], [1.25], [1e-3], [2.5]), max_steps=1000))
+    step  250/1000  train 1.3100  valid 1.2500  learning rate 1.0e-03  2.5 s
+    """
+    show = line_printer()
+    return lambda history: show(progress_line(history, max_steps))
+
+
+def progress_line(history: History, max_steps: int) -> str:
+    """Text of the last evaluation."""
+    valid = history.valid_loss[-1]
+    parts = [
+        f"step {history.steps[-1]:>{len(str(max_steps))}}/{max_steps}",
+        f"train {history.train_loss[-1]:.4f}",
+        "" if math.isnan(valid) else f"valid {valid:.4f}",
+        f"learning rate {history.learning_rate[-1]:.1e}",
+        f"{history.seconds[-1]:.1f} s",
+        f"recoveries {history.n_recoveries}" if history.n_recoveries else "",
+        f"stopped by {history.stopped_by}" if history.stopped_by else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def line_printer() -> Callable[[str], None]:
+    """Function that prints a line, with rich where it is installed."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return print
+    return Console(highlight=True, soft_wrap=True).print
+
+
+Value = TypeVar("Value")
+
+
+class Peers(ABC):
+    """What the processes of a training tell each other; all of them make the same calls.
+
+    Attributes
+    ----------
+    size : int
+        Number of processes.
+    rank : int
+        Which of them this is, from 0.
+    """
+
+    size: int
+    rank: int
+
+    @abstractmethod
+    def average_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by their means over the processes, in place."""
+
+    @abstractmethod
+    def share_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace tensors by those of the first process, in place."""
+
+    @abstractmethod
+    def largest(self, number: int) -> int:
+        """Largest number that any process gives."""
+
+    @abstractmethod
+    def first(self, make: Callable[[], Value]) -> Value:
+        """What the first process makes, or its error, in all of them."""
+
+    @abstractmethod
+    def gather(self, make: Callable[[], Value]) -> list[Value]:
+        """What each process makes, in their order; an error of one is one of all."""
+
+    def together(self, make: Callable[[], Value]) -> Value:
+        """What this process makes; an error of one is one of all."""
+        made: list[Value] = []
+        self.gather(lambda: made.append(make()))
+        return made[0]
+
+    def any(self, flag: bool) -> bool:  # noqa: FBT001 (a value, not an option)
+        """Whether any process says so."""
+        return bool(self.largest(int(flag)))
+
+    def share_of(self, number: int) -> int:
+        """What each process does of a number, at least one."""
+        return -(-number // self.size)
+
+
+class Alone(Peers):
+    """One process, which has no one to tell."""
+
+    size, rank = 1, 0
+
+    def average_(self, tensors: Sequence[Tensor]) -> None:
+        """Leave tensors as they are."""
+
+    def share_(self, tensors: Sequence[Tensor]) -> None:
+        """Leave tensors as they are."""
+
+    def largest(self, number: int) -> int:
+        """The number itself."""
+        return number
+
+    def first(self, make: Callable[[], Value]) -> Value:
+        """What is made here."""
+        return make()
+
+    def gather(self, make: Callable[[], Value]) -> list[Value]:
+        """What is made here."""
+        return [make()]
+
+
+ALONE = Alone()
 
 
 class Run:
