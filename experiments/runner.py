@@ -55,8 +55,13 @@ class Files:
 
     @property
     def scratch(self) -> Path:
-        """Folder of the locks and checkpoints of rows that are under way."""
+        """Folder of the checkpoints of rows that are under way."""
         return self.folder / f"{self.stem}.unfinished"
+
+    @property
+    def locks(self) -> Path:
+        """Folder of a lock for each row; its files are empty and may be removed after a run."""
+        return self.folder / f"{self.stem}.locks"
 
     @property
     def storage(self) -> str:
@@ -93,7 +98,7 @@ def run_cells(
     left = [cell for cell in cells if len(cell.kept(done)) < len(cell.tasks())]
     if not left:
         return
-    work = [(cell, Ledger(cell.kept(done), files.rows, n_seen, files.scratch)) for cell in left]
+    work = [(cell, Ledger(cell.kept(done), files.rows, n_seen, files.locks)) for cell in left]
     if jobs == 1:
         with one_thread():
             for cell, ledger in work:
