@@ -25,7 +25,7 @@ class BornMixture(Density):
     r"""Sum of terms, each a base times a trigonometric polynomial, divided by its mass.
 
     Every fitted density with a finite base measure is one (:func:`~qaffde.nn.expand`), and so is
-    every marginal and every conditional of one.
+    every marginal and every conditional of one. Terms are values: they are not changed in place.
 
     Parameters
     ----------
