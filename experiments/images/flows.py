@@ -17,8 +17,7 @@ from experiments.models.classifier import class_flow
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
-from qaffde.parameters import check_count, check_share
-from qaffde.parameters import generator_from
+from qaffde.parameters import check_count, check_share, generator_from
 from qaffde.training import History, hold_out, train
 from qaffde.training.noise import seeded
 

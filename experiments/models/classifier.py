@@ -12,12 +12,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Generator, Tensor, nn
 
 from experiments.models.bayes import BayesRule
-from qaffde.baselines.base import FlowDensity, TrainedEstimator, draw
+from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.baselines.flows import MAF
-from qaffde.estimators.base import Array
+from qaffde.estimators.base import Array, draw
 from qaffde.nn import Density, StandardizedDensity
-from qaffde.parameters import check_count
-from qaffde.parameters import generator_from
+from qaffde.parameters import check_count, generator_from
 from qaffde.selection.plan import in_data_units
 
 

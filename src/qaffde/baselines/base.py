@@ -8,10 +8,9 @@ from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.base import DensityEstimator
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_count, check_share, generator_from
 from qaffde.selection.plan import in_data_units
@@ -64,29 +63,7 @@ class Trained:
     history: History
 
 
-class DrawingEstimator(DensityEstimator):
-    """Density estimator whose ``density_`` is a :class:`StandardizedDensity` that can be drawn."""
-
-    density_: StandardizedDensity
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draw points from the fitted density.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, d)
-        """
-        check_is_fitted(self)
-        check_count("n_samples", n_samples)
-        return draw(self.density_, n_samples, generator_from(random_state))
-
-
-class TrainedEstimator(DrawingEstimator):
+class TrainedEstimator(DensityEstimator):
     """Density estimator that trains a torch density by its likelihood.
 
     Columns are standardised (the Jacobian is in every log-density) and the network is trained in
@@ -126,6 +103,7 @@ class TrainedEstimator(DrawingEstimator):
     n_features_in_ : int
     """
 
+    density_: StandardizedDensity
     history_: History
     _make_optimizer: MakeOptimizer = staticmethod(adam)
     _max_held_out: int | None = None
@@ -255,10 +233,3 @@ def _spelled_out(cls: type) -> Signature:
     parent = signature(cls.__mro__[1].__init__).parameters.values()  # type: ignore[misc]
     passed_on = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parent if p.name not in kept]
     return Signature([*kept.values(), *passed_on])
-
-
-def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:
-    """Draws of shape (n, d), in the units of the data."""
-    with torch.no_grad():
-        z = density.density.sample(n, generator)  # type: ignore[operator]
-    return (density.location + density.scale * z).numpy()

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from qaffde.baselines.base import DrawingEstimator
 from qaffde.estimators import QAFFDE
+from qaffde.estimators.base import DensityEstimator
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
 from qaffde.selection.bandwidth import held_out_kde, scott, silverman
@@ -59,7 +59,7 @@ class KernelSum(Density):
         return self.Z[chosen] + noise
 
 
-class KDE(DrawingEstimator):
+class KDE(DensityEstimator):
     r"""Exact Gaussian kernel density estimate (Rosenblatt, 1956; Parzen, 1962).
 
     .. math:: p(x) = \frac{1}{\sum_i w_i} \sum_i w_i \prod_t n(x_t;\, x_{it},\, h_t)
@@ -145,7 +145,7 @@ class MixtureDensity(Density):
         return means[k] + (self.measure.cholesky[k] @ noise)[..., 0]
 
 
-class GMM(DrawingEstimator):
+class GMM(DensityEstimator):
     """Mixture of Gaussians with full covariances, by expectation–maximisation.
 
     The fit is that of :class:`sklearn.mixture.GaussianMixture`, on the rows or, under weights, on

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import Tensor
+from torch import Generator, Tensor
 
-from qaffde.estimators.persistence import FileMixin
-from qaffde.nn import Density
+from qaffde.nn import Density, StandardizedDensity
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
+from qaffde.parameters import check_count, generator_from
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import as_chunks
 from qaffde.streams.names import framed
@@ -47,7 +47,7 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
-class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
+class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator with a fitted torch density behind a scikit-learn interface.
 
     Subclasses set ``density_``, a :class:`qaffde.nn.Density` of the data's columns in their own
@@ -124,6 +124,24 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
         """
         return float(self.score_samples(X).mean())
 
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Draw points from the fitted density.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, d)
+        """
+        check_is_fitted(self)
+        check_count("n_samples", n_samples)
+        return draw(
+            cast("StandardizedDensity", self.density_), n_samples, generator_from(random_state)
+        )
+
     def _validated(
         self,
         X: ArrayLike,
@@ -171,3 +189,10 @@ class DensityEstimator(FileMixin, DensityMixin, BaseEstimator, ABC):
             return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
         declare_columns(self, X.n_columns, X.names, reset=reset)
         return X
+
+
+def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:
+    """Draws of shape (n, d), in the units of the data, where the density inside has draws."""
+    with torch.no_grad():
+        z = density.density.sample(n, generator)  # type: ignore[operator]
+    return (density.location + density.scale * z).numpy()

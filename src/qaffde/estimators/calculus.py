@@ -13,12 +13,13 @@ from torch import Tensor
 from qaffde import functional as QF
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
+from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, one_column_cells, weighted_quantile
 from qaffde.nn import BornMixture, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 
 
-class BornEstimator(DensityEstimator):
+class BornEstimator(FileMixin, DensityEstimator):
     """Density estimator with the exact calculus of sums of trigonometric terms.
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
