@@ -35,8 +35,8 @@ def threads():
 
 
 def assert_same(first, second, atol=TOLERANCE):
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_)
-    assert first.effective_count_ == pytest.approx(second.effective_count_)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight)
+    assert first.sums_.count == pytest.approx(second.sums_.count)
     scores = [model._log_density(X) for model in (first, second)]
     np.testing.assert_allclose(*scores, atol=atol)
 
@@ -138,8 +138,8 @@ def test_scores_of_bad_rows_name_their_partition():
 def test_workers_get_no_more_than_they_need():
     model = QAFFDE(**{**GIVEN, "n_features": 200, "rank": 2}).fit(X)
     graph = score_samples(model, ROWS).__dask_graph__()
-    assert len(pickle.dumps(dict(graph))) < model.rho_.nbytes
-    assert len(model.rho_) == model.n_fourier_features_  # the caller's own is left as it was
+    assert len(pickle.dumps(dict(graph))) < model.sums_.rho.nbytes
+    assert len(model.sums_.rho) == model.n_fourier_features_  # the caller's own is left as it was
 
 
 def test_draws_are_lazy_and_repeatable():
@@ -253,12 +253,12 @@ def test_a_cluster_gives_the_same_even_when_workers_are_killed(cluster, tmp_path
     killed = [int(path.read_text()) for path in sorted(tmp_path.glob("killed*"))]
     assert len(set(killed)) == 2
     assert killed[0] in before
-    np.testing.assert_allclose(found.rho_, undisturbed.rho_, rtol=0, atol=1e-12 * N)
+    np.testing.assert_allclose(found.sums_.rho, undisturbed.sums_.rho, rtol=0, atol=1e-12 * N)
     np.testing.assert_allclose(scores, undisturbed.score_samples(X), atol=TOLERANCE)
     assert draws.shape == (20, 2)
     found.save(tmp_path / "model")
     np.testing.assert_allclose(qaffde.load(tmp_path / "model").score_samples(X), scores)
-    assert pickle.loads(pickle.dumps(found)).merge(found).weight_sum_ == 2 * N
+    assert pickle.loads(pickle.dumps(found)).merge(found).sums_.weight == 2 * N
 
 
 def test_errors_come_back_from_a_cluster(cluster):

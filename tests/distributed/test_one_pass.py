@@ -49,7 +49,7 @@ def test_partitions_are_read_as_often_as_is_said(name):
     parameters, options, expected = PASSES[name]
     loads = []
     model = fit(QAFFDE(**{**SCOTT, **parameters}), counted(loads), **options)
-    assert model.weight_sum_ == N
+    assert model.sums_.weight == N
     assert len(loads) == expected
     assert set(loads) == set(range(PARTS))
 
@@ -66,10 +66,10 @@ def test_the_box_holds_all_rows(weight):
     lazy = None if weight is None else da.from_array(weight, chunks=N // PARTS)
     model = fit(QAFFDE(**SCOTT, base_measure="box"), ROWS, lazy, sample_partitions=1)
     kept = X if weight is None else X[weight > 0]
-    frame = model.frame_
+    frame = model.plan_
     ends = [frame.location + frame.scale * e for e in (frame.measure.lower, frame.measure.upper)]
     np.testing.assert_allclose(ends, [kept.min(0), kept.max(0)])
-    assert model.weight_sum_ == pytest.approx(N if weight is None else weight.sum())
+    assert model.sums_.weight == pytest.approx(N if weight is None else weight.sum())
     assert model.probability(kept.min(0), kept.max(0)) == pytest.approx(1.0, abs=1e-2)
     assert np.isfinite(model.score_samples(kept)).all()
     with pytest.raises(ValueError, match="lie outside"):
@@ -81,7 +81,7 @@ def test_the_gaussian_has_the_moments_of_all_rows():
     once = fit(QAFFDE(**parameters), ROWS, sample_partitions=2)
     twice = fit(QAFFDE(**parameters), ROWS)
     moments = []
-    for frame in (once.frame_, twice.frame_):
+    for frame in (once.plan_, twice.plan_):
         mean, covariance = frame.measure.means[0], frame.measure.covariances[0]
         moments.append((frame.location + frame.scale * mean,
                         frame.scale * covariance * frame.scale[:, None]))  # fmt: skip
@@ -109,13 +109,13 @@ def test_rows_beyond_given_ends_are_told_in_any_partition():
         fit(half_open, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=1)
     assert not half_open.__sklearn_is_fitted__()
     fitted = fit(half_open, ROWS, sample_partitions=1)
-    assert fitted.frame_.reach[1, 0] * fitted.frame_.scale[0] + fitted.frame_.location[0] == 20.0
+    assert fitted.plan_.reach[1, 0] * fitted.plan_.scale[0] + fitted.plan_.location[0] == 20.0
 
 
 def test_a_first_partition_of_one_row_is_no_error():
     rows = da.concatenate([ROWS[:1], ROWS[1:]])
     given = {**SCOTT, "bandwidth": 0.5, "bounds": (-30, 30)}
-    assert fit(QAFFDE(**given), rows).weight_sum_ == N
+    assert fit(QAFFDE(**given), rows).sums_.weight == N
     with pytest.raises(ValueError, match="fewer than two rows"):
         fit(QAFFDE(**SCOTT), ROWS[:1], sample_partitions=1)
     with pytest.raises(ValueError, match="sample_partitions"):
@@ -138,5 +138,5 @@ def test_the_number_of_workers_changes_nothing():
             scores = client.gather(client.compute([score_samples(m, ROWS) for m in models]))
             found.append((models, scores))
     for one, three in zip(found[0][0], found[1][0], strict=True):
-        np.testing.assert_allclose(one.rho_, three.rho_, rtol=0, atol=1e-12 * N)
+        np.testing.assert_allclose(one.sums_.rho, three.sums_.rho, rtol=0, atol=1e-12 * N)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)

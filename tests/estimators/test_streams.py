@@ -43,8 +43,8 @@ def in_memory(weight=None, **parameters):
 
 
 def assert_same(first, second, atol=1e-10):
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_)
-    assert first.effective_count_ == pytest.approx(second.effective_count_)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight)
+    assert first.sums_.count == pytest.approx(second.sums_.count)
     scores = [fit._log_density(X) for fit in (first, second)]
     np.testing.assert_allclose(*scores, atol=atol)
 
@@ -128,7 +128,7 @@ def test_updates_take_streams(mapped):
     again.set_params(warm_start=True).fit(chunks([X, X]))
     assert_same(first, again)
     first.forget(X)
-    assert first.weight_sum_ == pytest.approx(N)
+    assert first.sums_.weight == pytest.approx(N)
 
 
 def test_updates_take_parquet(folder):
@@ -201,9 +201,9 @@ def test_the_design_is_chosen_on_a_sample_of_all_rows(monkeypatch):
     fit = QAFFDE(24, bandwidth="scott", base_measure="box", random_state=0).fit(rows)
     whole = QAFFDE(24, bandwidth="scott", base_measure="box").fit(pd.DataFrame(np.sort(X, axis=0)))
     np.testing.assert_allclose(fit.bandwidth_, whole.bandwidth_)
-    np.testing.assert_allclose(fit.frame_.location, whole.frame_.location)
+    np.testing.assert_allclose(fit.plan_.location, whole.plan_.location)
     for end in ("lower", "upper"):
-        ends = [getattr(m.frame_.measure, end) for m in (fit, whole)]
+        ends = [getattr(m.plan_.measure, end) for m in (fit, whole)]
         np.testing.assert_allclose(*ends)
 
 

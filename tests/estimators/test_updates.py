@@ -40,8 +40,8 @@ def assert_same(first, second, atol=1e-10):
     np.testing.assert_allclose(
         first.score_samples(POINTS), second.score_samples(POINTS), rtol=0, atol=atol
     )
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_, rel=1e-12)
-    assert first.effective_count_ == pytest.approx(second.effective_count_, rel=1e-10)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight, rel=1e-12)
+    assert first.sums_.count == pytest.approx(second.sums_.count, rel=1e-10)
     assert first.rank_ == second.rank_
 
 
@@ -81,7 +81,7 @@ def test_with_numbers_for_bandwidth_and_bounds_chunks_are_a_plain_fit(d, feature
 def test_features_of_a_given_frame_do_not_count_the_rows():
     few, more = (QAFFDE(**GIVEN).fit(X[:n, :1]) for n in (10, 300))
     assert few.n_fourier_features_ == more.n_fourier_features_ == 255
-    assert few.frame_.matches(more.frame_)
+    assert few.plan_.matches(more.plan_)
 
 
 def test_a_given_frame_may_have_constant_columns():
@@ -93,7 +93,7 @@ def test_a_stream_begins_with_a_frame_that_has_no_ends():
     model = QAFFDE(random_state=0).partial_fit(X[:50]).partial_fit(100 + X[50:60])
     assert model.base_measure_ in ("gaussian", "mixture")
     assert model.n_fourier_features_ == 1000
-    assert model.frame_.reach.isinf().all()
+    assert model.plan_.reach.isinf().all()
     assert model.get_params() == QAFFDE(random_state=0).get_params()
 
 
@@ -101,7 +101,7 @@ def test_a_random_state_is_advanced_by_the_first_chunk():
     source = np.random.RandomState(0)
     options = {"n_features": 20, "bandwidth": 0.5, "features": "random", "random_state": source}
     first, second = (QAFFDE(**options).partial_fit(X) for _ in range(2))
-    assert not first.frame_.matches(second.frame_)
+    assert not first.plan_.matches(second.plan_)
 
 
 def test_the_background_follows_the_effective_count():
@@ -124,10 +124,10 @@ def test_the_density_is_read_when_it_is_asked_for():
 
 def test_warm_start_keeps_the_frame_and_replaces_the_rows():
     model = on_frame("gaussian", X[:40])
-    assert model.frame_ is not WHOLE["gaussian"].frame_
-    assert model.frame_.matches(WHOLE["gaussian"].frame_)
-    assert model.weight_sum_ == 40
-    assert not clone(model).fit(X[:40]).frame_.matches(model.frame_)
+    assert model.plan_ is not WHOLE["gaussian"].plan_
+    assert model.plan_.matches(WHOLE["gaussian"].plan_)
+    assert model.sums_.weight == 40
+    assert not clone(model).fit(X[:40]).plan_.matches(model.plan_)
 
 
 # Merging
@@ -164,9 +164,9 @@ def test_forgetting_what_was_merged_is_the_original(name, cut, weighted):
 def test_decay_scales_the_weight_and_leaves_the_density():
     model, before = on_frame("box", X, WEIGHT), on_frame("box", X, WEIGHT)
     model.forget(decay=0.5)
-    assert model.weight_sum_ == pytest.approx(WEIGHT.sum() / 2)
-    torch.testing.assert_close(model.rho_, before.rho_ / 2)
-    assert model.effective_count_ == before.effective_count_
+    assert model.sums_.weight == pytest.approx(WEIGHT.sum() / 2)
+    torch.testing.assert_close(model.sums_.rho, before.sums_.rho / 2)
+    assert model.sums_.count == before.sums_.count
     np.testing.assert_allclose(model.score_samples(POINTS), before.score_samples(POINTS))
 
 
@@ -174,7 +174,7 @@ def test_rows_after_a_decay_weigh_more():
     model = on_frame("box", X[:150]).forget(decay=0.25).partial_fit(X[150:])
     faded = np.repeat([0.25, 1.0], 150)
     assert_same(model, on_frame("box", X, faded))
-    assert model.effective_count_ == pytest.approx(faded.sum() ** 2 / (faded**2).sum())
+    assert model.sums_.count == pytest.approx(faded.sum() ** 2 / (faded**2).sum())
     model.forget(X[:150], sample_weight=faded[:150])
     assert_same(model, on_frame("box", X[150:]), atol=1e-8)
 
@@ -269,11 +269,11 @@ BAD = {
 def test_a_failed_update_changes_nothing(case):
     call, message = BAD[case]
     model = on_frame("box")
-    before = model.rho_.clone(), model.score_samples(POINTS)
+    before = model.sums_.rho.clone(), model.score_samples(POINTS)
     with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
         call(model)
-    assert torch.equal(model.rho_, before[0])
-    assert model.weight_sum_ == model.effective_count_ == 300
+    assert torch.equal(model.sums_.rho, before[0])
+    assert model.sums_.weight == model.sums_.count == 300
     np.testing.assert_array_equal(model.score_samples(POINTS), before[1])
 
 
@@ -299,4 +299,4 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted():
         with pytest.raises(NotFittedError):
             call()
     assert not hasattr(model, "density_")
-    assert model.partial_fit(X).weight_sum_ == 300
+    assert model.partial_fit(X).sums_.weight == 300
