@@ -51,9 +51,7 @@ MASS = {
     "random start": {"initialisation": "random"},
     "one iteration": {"max_iter": 1},
     "one iteration from a random start": {"max_iter": 1, "initialisation": "random"},
-    "learned features": {"learn_features": True},
-    "one step": {"learn_features": True, "max_steps": 1, "max_iter": 1},
-    "no time": {"time_limit": 1e-9, "learn_features": True},
+    "no time": {"time_limit": 1e-9},
     "adaptive features": {"features": "adaptive"},
     "weights": {"sample_weight": WEIGHT},
 }
@@ -67,11 +65,10 @@ def test_mass_is_one_after_any_training(case, base_measure, mass):
     assert mass(model, rows) == pytest.approx(1, abs=1e-6)
 
 
-@pytest.mark.parametrize("learn_features", [False, True])
 @pytest.mark.parametrize("base_measure", ["box", "gaussian", "mixture"])
-def test_mass_is_one_in_two_columns(base_measure, learn_features, mass):
+def test_mass_is_one_in_two_columns(base_measure, mass):
     options = {"base_measure": base_measure, "n_base_components": 2}
-    model = fitted(learn_features=learn_features, **options)
+    model = fitted(**options)
     assert mass(model, X) == pytest.approx(1, abs=1e-6)
 
 
@@ -98,7 +95,6 @@ def test_mass_is_one_within_bounds(mass):
         {"base_measure": "box", "ridge": 1e-4, "bandwidth": 0.3, "n_features": 100},
         {"base_measure": "gaussian"},
         {"base_measure": "mixture", "n_base_components": 2},
-        {"learn_features": True, "max_steps": 200},
         {"encoder": AffineTransform(1.0, 3.0)},
     ],
 )
@@ -214,9 +210,6 @@ def test_fitted_attributes_are_there(model):
     np.testing.assert_allclose(model.bandwidth_, 1.0)
     assert [history.stopped_by for history in model.history_] == ["max_steps"]
     assert model.search_ == {}
-    assert len(fitted(learn_features=True).history_) == 2
-
-
 def test_the_search_keeps_what_it_saw():
     model = fitted(FEW, bandwidth="auto", ridge="auto")
     assert len(model.search_) > 3
@@ -244,7 +237,7 @@ def test_clones_have_the_parameters_and_are_not_fitted(model):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"solver": "adam"}, {"learn_features": True}, {"bandwidth": "auto", "ridge": "auto"}],
+    [{}, {"solver": "adam"}, {"bandwidth": "auto", "ridge": "auto"}],
 )
 def test_same_seed_same_result_and_nothing_global_is_touched(options):
     before, numpy_before = torch.get_rng_state(), pickle.dumps(np.random.mtrand._rand)
@@ -273,8 +266,7 @@ def test_the_paper_form_divides_by_a_constant():
 def test_training_on_the_paper_objective_raises_it():
     options = {"normalisation": "kernel", "initialisation": "random", "base_measure": "auto"}
     few, many = (fitted(max_iter=n, **options).score(X) for n in (1, 40))
-    learned = fitted(learn_features=True, max_iter=40, max_steps=100, **options).score(X)
-    assert few < many < learned
+    assert few < many
 
 
 def test_progress_is_printed_only_if_asked(capsys):

@@ -7,7 +7,7 @@ from qaffde import QAFFDESGD
 QUICK = {"bandwidth": 1.0, "ridge": 0.1, "n_features": 20, "max_iter": 5}
 ESTIMATORS = [
     QAFFDESGD(base_measure="gaussian", **QUICK),
-    QAFFDESGD(base_measure="box", learn_features=True, max_steps=3, **QUICK),
+    QAFFDESGD(base_measure="box", **QUICK),
     QAFFDESGD(normalisation="kernel", **QUICK),
 ]
 

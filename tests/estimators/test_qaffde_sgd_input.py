@@ -42,12 +42,6 @@ def test_a_module_in_front_learns_and_the_one_given_does_not(legendre):
     assert model.sample(7, random_state=0).shape == (7, 2)
 
 
-def test_a_module_in_front_learns_with_the_features():
-    model = fitted(encoder=Stretch(), learn_features=True)
-    assert len(model.history_) == 2
-    assert np.isfinite(model.score(X))
-
-
 def test_a_shear_in_front_is_a_change_of_variables_of_unit_volume(legendre):
     bent = np.column_stack([X[:, 0] + 0.5 * X[:, 1] ** 2, X[:, 1]])
     model = fitted(bent, encoder="shear")
@@ -131,11 +125,9 @@ def test_the_calculus_behind_an_encoder_is_refused(encoder):
 # Rows
 
 
-@pytest.mark.parametrize("learn_features", [False, True])
 @pytest.mark.parametrize("n", [2, 5, 9, 30])
-def test_few_rows_are_enough(n, learn_features):
-    ridge = {"ridge": 0.1} if n == 30 else {}
-    options = {"learn_features": learn_features, "max_steps": 5, **ridge}
+def test_few_rows_are_enough(n):
+    options = {"ridge": 0.1} if n == 30 else {}
     model = QAFFDESGD(random_state=0, **options).fit(X[:n])
     assert np.isfinite(model.score_samples(X)).all()
     assert model.sample(3, random_state=0).shape == (3, 2)

@@ -39,10 +39,10 @@ def space_on(measure, ridge=0.02, n_features=16):
     return whiten(features, MEASURES[measure], ridge, 1e-5)
 
 
-def learned(measure="box", ridge=0.02, learn_features=True):
+def learned(measure="box", ridge=0.02):
     space = space_on(measure, ridge)
     state = DensityMatrix.draw(len(space.level), 3, seeded(2)).double()
-    return space, state, LearnedBorn(space, state, learn_features=learn_features)
+    return space, state, LearnedBorn(space, state)
 
 
 def fit(born, max_steps=300, **options):
@@ -107,36 +107,6 @@ def test_gradients_are_those_of_finite_differences(measure, mode):
         return functional_call(born, dict(zip(parameters, values, strict=True)), (x,))
 
     assert gradcheck(call, (rows(2).requires_grad_(), *parameters.values()))
-
-
-@pytest.mark.parametrize("learn_features", [True, False])
-def test_features_learn_only_if_asked(learn_features):
-    space, _, born = learned(learn_features=learn_features)
-    before = space.features.W.clone()
-    fit(born, max_steps=5)
-    assert torch.equal(born.features.W, before.float()) != learn_features
-    assert torch.equal(space.features.W, before)
-
-
-@pytest.mark.parametrize("measure", EXACT)
-def test_learned_features_fit_held_out_rows_better_than_the_best_state_of_the_start(measure):
-    space = space_on(measure, ridge=1e-3, n_features=6)
-    state = space.start(rows(500), torch.ones(500), 6)
-    maximise_likelihood(
-        space,
-        state,
-        rows(500),
-        torch.ones(500),
-        solver="lbfgs",
-        max_iter=100,
-        generator=seeded(),
-    )
-    fresh = rows(2000, seed=20)
-    born = LearnedBorn(space, state)
-    fit(born)
-    with torch.no_grad():
-        frozen, better = space.density(state)(fresh).mean(), born.density(space)(fresh).mean()
-    assert better > frozen + 0.01
 
 
 @pytest.mark.parametrize("max_steps", [1, 100])
