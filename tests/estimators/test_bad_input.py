@@ -196,7 +196,7 @@ def test_an_array_for_a_number_is_named(parameter):
 
 
 def test_an_array_for_a_number_of_a_policy_is_named():
-    with pytest.raises(ValueError, match="^background="):
+    with pytest.raises(ValueError, match=r"^background="):
         SelectionPolicy(background=np.array([1, 2]))
 
 
