@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.distributed import fit, partial_fit, sample, score_samples
 
 dask = pytest.importorskip("dask")
@@ -104,7 +104,8 @@ def test_scores_are_lazy_and_known():
     pd.testing.assert_series_equal(
         series.compute(), pd.Series(named.score_samples(FRAME), name="log_density")
     )
-    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", max_iter=5).fit(X)
+    short = TrainingConfig(max_iter=5)
+    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", training=short).fit(X)
     scores = score_samples(sgd, ROWS).compute()
     np.testing.assert_allclose(scores, sgd.score_samples(X), atol=TOLERANCE)
 
@@ -237,13 +238,14 @@ def perishable(folder):
 def test_a_cluster_gives_the_same_even_when_workers_are_killed(cluster, tmp_path, monkeypatch):
     chosen = {"n_features": 24, "bandwidth": "scott", "base_measure": "box", "random_state": 0}
     undisturbed = fit(QAFFDE(**chosen), da.from_array(X, chunks=(100, 2)))
-    settle = QAFFDE._frame
+    select_plan = QAFFDE._plan
 
     def between(*args, **kwargs):
+        plan = select_plan(*args, **kwargs)
         (tmp_path / "second").touch()
-        return settle(*args, **kwargs)
+        return plan
 
-    monkeypatch.setattr(QAFFDE, "_frame", between)
+    monkeypatch.setattr(QAFFDE, "_plan", between)
     (tmp_path / "first").touch()
     with distributed.Client(cluster.scheduler_address) as client:  # as of any scheduler
         before = set(client.run(os.getpid).values())
