@@ -1,10 +1,12 @@
 """Quadrature that several layers are measured with, and a search that costs little."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
 
-from qaffde.estimators import likelihood_fit
+from qaffde import SelectionPolicy
 
 
 @pytest.fixture(scope="session")
@@ -25,5 +27,6 @@ def legendre():
 
 @pytest.fixture
 def short_search(monkeypatch):
-    """Candidates of QAFFDESGD are trained for fewer iterations."""
-    monkeypatch.setattr(likelihood_fit, "SEARCH_ITERATIONS", 10)
+    """Candidates of QAFFDESGD are trained for fewer iterations, unless a policy says otherwise."""
+    module = import_module("qaffde.selection.select")  # the package has a function of that name
+    monkeypatch.setattr(module, "DEFAULT_POLICY", SelectionPolicy(judge_iterations=10))

@@ -12,6 +12,7 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    TrainingConfig,
 )
 from qaffde.baselines import (
     GMM,
@@ -32,7 +33,7 @@ FRAME = pd.DataFrame(X, columns=["height", "weight"])
 SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
 SMALL = {"n_layers": 2, "hidden_size": 6, "n_hidden": 2}
 CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
-CONVEX = {**CLOSED, "ridge": 0.01, "max_iter": 5}
+CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
 
 
 def _labels():
@@ -42,21 +43,17 @@ def _labels():
 MODELS = {
     "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", bounds=[(-9, 9), (-9, 9)]).fit(X),
     "QAFFDE gaussian": lambda: QAFFDE(**CLOSED, base_measure="gaussian").fit(FRAME),
-    "QAFFDE mixture": lambda: QAFFDE(
-        **CLOSED, base_measure="mixture", n_base_components=2, features="random"
-    ).fit(X),
+    "QAFFDE mixture": lambda: QAFFDE(**CLOSED, base_measure=2, features="random").fit(X),
     "QAFFDE stream": lambda: QAFFDE(**CLOSED).partial_fit(FRAME[:70]).partial_fit(FRAME[70:]),
     "QAFFDESGD box": lambda: QAFFDESGD(**CONVEX, base_measure="box").fit(X),
-    "QAFFDESGD mixture": lambda: QAFFDESGD(
-        **CONVEX, base_measure="mixture", n_base_components=2
-    ).fit(FRAME),
+    "QAFFDESGD mixture": lambda: QAFFDESGD(**CONVEX, base_measure=2).fit(FRAME),
     "QAFFDESGD encoder": lambda: QAFFDESGD(
         **CONVEX, base_measure="gaussian", encoder=ExpTransform().inv
     ).fit(np.exp(X)),
     "QAFFDESGD shear": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian", encoder="shear").fit(
         BENT
     ),
-    "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, normalisation="kernel").fit(X),
+    "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, base_measure="kernel").fit(X),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
     ).fit(FRAME),

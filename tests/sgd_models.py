@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from torch.distributions import AffineTransform, ExpTransform
 
-from qaffde import QAFFDESGD
+from qaffde import QAFFDESGD, TrainingConfig
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(150, 2)), [4, 3] + 0.7 * RNG.normal(size=(150, 2))])
@@ -17,14 +17,15 @@ FIXED = {
     "bandwidth": 1.0,
     "base_measure": "gaussian",
     "ridge": 0.01,
-    "max_iter": 20,
-    "max_steps": 20,
     "random_state": 0,
 }
+SHORT = {"max_iter": 20, "max_steps": 20}
 
 
-def fitted(rows=X, sample_weight=None, **options):
-    return QAFFDESGD(**FIXED | options).fit(rows, sample_weight=sample_weight)
+def fitted(rows=X, sample_weight=None, training=None, **options):
+    """Fit with short trainings, whose settings may be changed."""
+    config = TrainingConfig(**SHORT | (training or {}))
+    return QAFFDESGD(**FIXED | options, training=config).fit(rows, sample_weight=sample_weight)
 
 
 class Stretch(torch.nn.Module):

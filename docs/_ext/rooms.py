@@ -23,7 +23,9 @@ def layers() -> list[list[str]]:
     """Rooms from top to bottom, as import-linter checks them, without the leaves below."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     found = config["tool"]["importlinter"]["contracts"][0]["layers"]
-    return [[name.strip().removeprefix("qaffde.") for name in row.split("|")] for row in found[:-1]]
+    return [
+        [name.strip().removeprefix("qaffde.") for name in row.split("|")] for row in found[:-1]
+    ]
 
 
 def imports() -> set[tuple[str, str]]:
@@ -60,13 +62,21 @@ def draw(path: Path = PICTURE) -> None:
             place[name] = (x, -depth)
             box = (x - 0.8, -depth - 0.22)
             color = "#dbe7f5" if name in STEPS else "#f2f2f2"
-            axes.add_patch(FancyBboxPatch(box, 1.6, 0.44, "round,pad=0.04", fc=color, ec="#888", zorder=3))
+            axes.add_patch(
+                FancyBboxPatch(box, 1.6, 0.44, "round,pad=0.04", fc=color, ec="#888", zorder=3)
+            )
             label = f"{name}\n({STEPS[name]})" if name in STEPS else name
             axes.text(x, -depth, label, ha="center", va="center", fontsize=8.5, zorder=4)
     for a, b in sorted(direct(imports())):
         if a in place and b in place:
             start, end = (place[a][0], place[a][1] - 0.26), (place[b][0], place[b][1] + 0.26)
-            style = {"arrowstyle": "-|>", "color": "#5b7ea6", "lw": 0.9, "shrinkA": 0, "shrinkB": 0}
+            style = {
+                "arrowstyle": "-|>",
+                "color": "#5b7ea6",
+                "lw": 0.9,
+                "shrinkA": 0,
+                "shrinkB": 0,
+            }
             axes.annotate("", end, start, arrowprops=style)
     figure.savefig(path, dpi=130, metadata={"Software": None})
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.distributed import fit, partial_fit, sample, score_samples
 
 dask = pytest.importorskip("dask")
@@ -35,8 +35,8 @@ def threads():
 
 
 def assert_same(first, second, atol=TOLERANCE):
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_)
-    assert first.effective_count_ == pytest.approx(second.effective_count_)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight)
+    assert first.sums_.count == pytest.approx(second.sums_.count)
     scores = [model._log_density(X) for model in (first, second)]
     np.testing.assert_allclose(*scores, atol=atol)
 
@@ -104,7 +104,8 @@ def test_scores_are_lazy_and_known():
     pd.testing.assert_series_equal(
         series.compute(), pd.Series(named.score_samples(FRAME), name="log_density")
     )
-    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", max_iter=5).fit(X)
+    short = TrainingConfig(max_iter=5)
+    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", training=short).fit(X)
     scores = score_samples(sgd, ROWS).compute()
     np.testing.assert_allclose(scores, sgd.score_samples(X), atol=TOLERANCE)
 
@@ -138,8 +139,8 @@ def test_scores_of_bad_rows_name_their_partition():
 def test_workers_get_no_more_than_they_need():
     model = QAFFDE(**{**GIVEN, "n_features": 200, "rank": 2}).fit(X)
     graph = score_samples(model, ROWS).__dask_graph__()
-    assert len(pickle.dumps(dict(graph))) < model.rho_.nbytes
-    assert len(model.rho_) == model.n_fourier_features_  # the caller's own is left as it was
+    assert len(pickle.dumps(dict(graph))) < model.sums_.rho.nbytes
+    assert len(model.sums_.rho) == model.n_fourier_features_  # the caller's own is left as it was
 
 
 def test_draws_are_lazy_and_repeatable():
@@ -237,13 +238,14 @@ def perishable(folder):
 def test_a_cluster_gives_the_same_even_when_workers_are_killed(cluster, tmp_path, monkeypatch):
     chosen = {"n_features": 24, "bandwidth": "scott", "base_measure": "box", "random_state": 0}
     undisturbed = fit(QAFFDE(**chosen), da.from_array(X, chunks=(100, 2)))
-    settle = QAFFDE._frame
+    select_plan = QAFFDE._plan
 
     def between(*args, **kwargs):
+        plan = select_plan(*args, **kwargs)
         (tmp_path / "second").touch()
-        return settle(*args, **kwargs)
+        return plan
 
-    monkeypatch.setattr(QAFFDE, "_frame", between)
+    monkeypatch.setattr(QAFFDE, "_plan", between)
     (tmp_path / "first").touch()
     with distributed.Client(cluster.scheduler_address) as client:  # as of any scheduler
         before = set(client.run(os.getpid).values())
@@ -253,12 +255,12 @@ def test_a_cluster_gives_the_same_even_when_workers_are_killed(cluster, tmp_path
     killed = [int(path.read_text()) for path in sorted(tmp_path.glob("killed*"))]
     assert len(set(killed)) == 2
     assert killed[0] in before
-    np.testing.assert_allclose(found.rho_, undisturbed.rho_, rtol=0, atol=1e-12 * N)
+    np.testing.assert_allclose(found.sums_.rho, undisturbed.sums_.rho, rtol=0, atol=1e-12 * N)
     np.testing.assert_allclose(scores, undisturbed.score_samples(X), atol=TOLERANCE)
     assert draws.shape == (20, 2)
     found.save(tmp_path / "model")
     np.testing.assert_allclose(qaffde.load(tmp_path / "model").score_samples(X), scores)
-    assert pickle.loads(pickle.dumps(found)).merge(found).weight_sum_ == 2 * N
+    assert pickle.loads(pickle.dumps(found)).merge(found).sums_.weight == 2 * N
 
 
 def test_errors_come_back_from_a_cluster(cluster):

@@ -49,44 +49,69 @@ def test_partitions_are_read_as_often_as_is_said(name):
     parameters, options, expected = PASSES[name]
     loads = []
     model = fit(QAFFDE(**{**SCOTT, **parameters}), counted(loads), **options)
-    assert model.weight_sum_ == N
+    assert model.sums_.weight == N
     assert len(loads) == expected
     assert set(loads) == set(range(PARTS))
 
 
-def test_a_kept_frame_takes_one_pass():
+def test_a_kept_plan_takes_one_pass():
     loads = []
     model = fit(QAFFDE(**SCOTT, warm_start=True), ROWS)
     fit(model, counted(loads), sample_partitions=2)
     assert len(loads) == PARTS
 
 
+def test_a_given_plan_takes_one_pass():
+    loads = []
+    plan = fit(QAFFDE(**SCOTT), ROWS).plan_
+    model = fit(QAFFDE(plan=plan), counted(loads))
+    assert len(loads) == PARTS
+    assert model.plan_ is plan
+
+
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 def test_the_box_holds_all_rows(weight):
     lazy = None if weight is None else da.from_array(weight, chunks=N // PARTS)
-    model = fit(QAFFDE(**SCOTT, base_measure="box"), ROWS, lazy, sample_partitions=1)
+    model = fit(QAFFDE(**SCOTT, base_measure="box"), ROWS, lazy)
     kept = X if weight is None else X[weight > 0]
-    frame = model.frame_
-    ends = [frame.location + frame.scale * e for e in (frame.measure.lower, frame.measure.upper)]
+    plan = model.plan_
+    ends = [plan.location + plan.scale * e for e in (plan.measure.lower, plan.measure.upper)]
     np.testing.assert_allclose(ends, [kept.min(0), kept.max(0)])
-    assert model.weight_sum_ == pytest.approx(N if weight is None else weight.sum())
+    assert model.sums_.weight == pytest.approx(N if weight is None else weight.sum())
     assert model.probability(kept.min(0), kept.max(0)) == pytest.approx(1.0, abs=1e-2)
     assert np.isfinite(model.score_samples(kept)).all()
     with pytest.raises(ValueError, match="lie outside"):
         model.partial_fit(X + 100.0)
 
 
+OPEN_BOXES = {
+    "no bounds": {"base_measure": "box"},
+    "an open end": {"bounds": [(None, 20.0), (-30, 30)]},
+}
+
+
+@pytest.mark.parametrize("name", OPEN_BOXES)
+def test_some_partitions_do_not_settle_the_ends_of_a_box(name):
+    model = QAFFDE(**SCOTT, **OPEN_BOXES[name])
+    with pytest.raises(ValueError, match="give numbers for all bounds, or another base_measure"):
+        fit(model, ROWS, sample_partitions=1)
+    assert not model.__sklearn_is_fitted__()
+
+
 def test_the_gaussian_has_the_moments_of_all_rows():
-    parameters = {**SCOTT, "base_measure": "gaussian"}
+    model = fit(QAFFDE(**SCOTT, base_measure="gaussian"), ROWS)
+    plan, measure = model.plan_, model.plan_.measure
+    np.testing.assert_allclose(plan.location + plan.scale * measure.means[0], X.mean(0))
+    covariance = plan.scale * measure.covariances[0] * plan.scale[:, None]
+    np.testing.assert_allclose(covariance, np.cov(X.T, ddof=0), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("base_measure", ["gaussian", "mixture", "kernel"])
+def test_a_plan_of_some_partitions_is_near_that_of_all(base_measure):
+    parameters = {**SCOTT, "base_measure": base_measure, "features": "sobol"}
     once = fit(QAFFDE(**parameters), ROWS, sample_partitions=2)
     twice = fit(QAFFDE(**parameters), ROWS)
-    moments = []
-    for frame in (once.frame_, twice.frame_):
-        mean, covariance = frame.measure.means[0], frame.measure.covariances[0]
-        moments.append((frame.location + frame.scale * mean,
-                        frame.scale * covariance * frame.scale[:, None]))  # fmt: skip
-    for one, two in zip(*moments, strict=True):
-        np.testing.assert_allclose(one, two, rtol=1e-6, atol=1e-6)
+    assert once.plan_.n_rows == 2 * N // PARTS
     np.testing.assert_allclose(once.bandwidth_, twice.bandwidth_, rtol=0.1)
     held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
     assert once.score(held_out) == pytest.approx(twice.score(held_out), abs=0.05)
@@ -101,21 +126,23 @@ def test_the_untuned_fit_in_one_pass_is_a_good_one():
     assert model.score(names) == pytest.approx(whole.score(held_out), abs=0.05)
 
 
-def test_rows_beyond_given_ends_are_told_in_any_partition():
+@pytest.mark.parametrize("some", [1, None])
+def test_rows_beyond_given_ends_are_told_in_any_partition(some):
     rows = X.copy()
     rows[2950, 0] = 50.0
-    half_open = QAFFDE(**SCOTT, bounds=[(None, 20.0), (None, None)])
+    model = QAFFDE(**SCOTT, bounds=[(-30.0, 20.0), (-30.0, 30.0)])
     with pytest.raises(ValueError, match=r"^partition 9: .*the first is row 250"):
-        fit(half_open, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=1)
-    assert not half_open.__sklearn_is_fitted__()
-    fitted = fit(half_open, ROWS, sample_partitions=1)
-    assert fitted.frame_.reach[1, 0] * fitted.frame_.scale[0] + fitted.frame_.location[0] == 20.0
+        fit(model, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=some)
+    assert not model.__sklearn_is_fitted__()
+    plan = fit(model, ROWS, sample_partitions=some).plan_
+    ends = plan.location + plan.scale * plan.reach
+    np.testing.assert_allclose(ends, [[-30.0, -30.0], [20.0, 30.0]])
 
 
 def test_a_first_partition_of_one_row_is_no_error():
     rows = da.concatenate([ROWS[:1], ROWS[1:]])
     given = {**SCOTT, "bandwidth": 0.5, "bounds": (-30, 30)}
-    assert fit(QAFFDE(**given), rows).weight_sum_ == N
+    assert fit(QAFFDE(**given), rows).sums_.weight == N
     with pytest.raises(ValueError, match="fewer than two rows"):
         fit(QAFFDE(**SCOTT), ROWS[:1], sample_partitions=1)
     with pytest.raises(ValueError, match="sample_partitions"):
@@ -138,5 +165,5 @@ def test_the_number_of_workers_changes_nothing():
             scores = client.gather(client.compute([score_samples(m, ROWS) for m in models]))
             found.append((models, scores))
     for one, three in zip(found[0][0], found[1][0], strict=True):
-        np.testing.assert_allclose(one.rho_, three.rho_, rtol=0, atol=1e-12 * N)
+        np.testing.assert_allclose(one.sums_.rho, three.sums_.rho, rtol=0, atol=1e-12 * N)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)

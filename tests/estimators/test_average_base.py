@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from qaffde import QAFFDESGD, load
-from qaffde.estimators import averages, data_measure
+from qaffde import QAFFDESGD, SelectionPolicy, load
 from qaffde.targets import RandomGMM
 
 
@@ -14,10 +13,9 @@ def rows():
 
 
 @pytest.fixture
-def model(rows, monkeypatch):
-    monkeypatch.setattr(averages, "CHOICE_WORK", 400)
-    monkeypatch.setattr(data_measure, "AVERAGE_WORK", 800)
-    return QAFFDESGD(random_state=0).fit(rows)
+def model(rows):
+    policy = SelectionPolicy(averaged_choice_work=400, averaged_work=800)
+    return QAFFDESGD(policy=policy, random_state=0).fit(rows)
 
 
 def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tmp_path):
@@ -32,7 +30,7 @@ def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tm
     np.testing.assert_array_equal(load(tmp_path / "model.qaffde").score_samples(rows[:5]), whole)
 
 
-def test_a_number_of_features_is_kept(rows, monkeypatch):
-    monkeypatch.setattr(averages, "CHOICE_WORK", 200)
-    monkeypatch.setattr(data_measure, "AVERAGE_WORK", 200)
-    assert QAFFDESGD(n_features=64, random_state=0).fit(rows).n_fourier_features_ == 64
+def test_a_number_of_features_is_kept(rows):
+    policy = SelectionPolicy(averaged_choice_work=200, averaged_work=200)
+    model = QAFFDESGD(n_features=64, policy=policy, random_state=0).fit(rows)
+    assert model.n_fourier_features_ == 64

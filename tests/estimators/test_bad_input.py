@@ -1,11 +1,13 @@
 """Bad input: every case with the message that says what was given and what to do."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, SelectionPolicy
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 2))
@@ -121,19 +123,16 @@ PARAMETERS = {
     "n_features=1.5 must be a whole number": {"n_features": 1.5},
     "n_features=True must be a whole number": {"n_features": True},
     "n_features='many' must be a whole number": {"n_features": "many"},
-    "n_base_components=0 must be a whole number of at least 1": {"n_base_components": 0},
+    "base_measure=0 must be a whole number of at least 1": {"base_measure": 0},
+    "base_measure=True is not known": {"base_measure": True},
+    "base_measure=2.5 is not known": {"base_measure": 2.5},
+    "base_measure=101 Gaussians are too many for 100 rows": {"base_measure": 101},
+    "plan='auto' must be a Plan: the plan_ of a fit, or what select returns": {"plan": "auto"},
     f"rank=0 {RANK}": {"rank": 0},
     f"rank=2.5 {RANK}": {"rank": 2.5},
     f"rank='x' {RANK}": {"rank": "x"},
     f"rank=True {RANK}": {"rank": True},
     f"rank=None {RANK}": {"rank": None},
-    r"min_trace=0 must be a number in \(0, 1\]": {"min_trace": 0},
-    r"min_trace='x' must be a number in \(0, 1\]": {"min_trace": "x"},
-    "background=2 must be a number": {"background": 2},
-    "background=0 must be a number": {"background": 0},
-    "background=1 must be a number": {"background": 1},
-    "tolerance=-1 must be a number": {"tolerance": -1},
-    "tolerance=1 must be a number": {"tolerance": 1},
     r"bounds of column 0 must have lower < upper, got \[ 1. -1.\]": {"bounds": (1, -1)},
     "bounds of column 1 must have lower < upper": {"bounds": [(-9, 9), (9, 9)]},
     rf"bounds=\(1, 2, 3\) {PAIR}": {"bounds": (1, 2, 3)},
@@ -148,7 +147,15 @@ PARAMETERS = {
     },
     "'seed' cannot be used to seed": {"random_state": "seed"},
     "Seed must be between": {"random_state": -1},
-    "n_base_components=101": {"n_base_components": 101, "base_measure": "mixture"},
+}
+POLICIES = {
+    r"min_trace=0 must be a number in \(0, 1\]": {"min_trace": 0},
+    r"min_trace='x' must be a number in \(0, 1\]": {"min_trace": "x"},
+    "background=2 must be a number": {"background": 2},
+    "background=0 must be a number": {"background": 0},
+    "background=1 must be a number": {"background": 1},
+    "tolerance=-1 must be a number": {"tolerance": -1},
+    "tolerance=1 must be a number": {"tolerance": 1},
 }
 CASES = {
     f"{kind}: {name}": case
@@ -156,6 +163,10 @@ CASES = {
     for name, case in cases.items()
 }
 CASES |= {message: (fit(**options), message) for message, options in PARAMETERS.items()}
+CASES |= {
+    message: (partial(SelectionPolicy, **options), message)
+    for message, options in POLICIES.items()
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -178,14 +189,19 @@ def test_names_that_come_and_go_are_a_warning(rows, fitted_on, message):
         score(rows, fitted_on=fitted_on)()
 
 
-@pytest.mark.parametrize("parameter", ["n_features", "rank", "background"])
+@pytest.mark.parametrize("parameter", ["n_features", "rank", "base_measure"])
 def test_an_array_for_a_number_is_named(parameter):
     with pytest.raises(ValueError, match=f"^{parameter}="):
         QAFFDE(**{parameter: np.array([1, 2])}).fit(X)
 
 
+def test_an_array_for_a_number_of_a_policy_is_named():
+    with pytest.raises(ValueError, match=r"^background="):
+        SelectionPolicy(background=np.array([1, 2]))
+
+
 def test_parameters_are_checked_when_fitting_only():
-    QAFFDE(n_features=-1, bandwidth="wide", rank="x").set_params(background=7)
+    QAFFDE(n_features=-1, bandwidth="wide", rank="x").set_params(measurement=7)
 
 
 def test_a_failed_fit_leaves_the_model_unfitted():

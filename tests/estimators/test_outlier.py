@@ -82,7 +82,7 @@ def test_rows_left_out_are_scored_by_the_density_without_them(detector):
     np.testing.assert_allclose(
         detector.out_of_fold_scores_[left_out], detector.score_samples(X[left_out]), atol=0.5
     )
-    assert detector.estimator_.weight_sum_ == len(X) - np.ceil(0.1 * len(X))
+    assert detector.estimator_.sums_.weight == len(X) - np.ceil(0.1 * len(X))
 
 
 def test_other_densities_are_fitted_to_folds():
@@ -102,7 +102,7 @@ def test_columns_that_only_outliers_move_are_kept():
 def test_weights_count_as_copies():
     weight = np.r_[np.full(200, 2.0), np.ones(20)]
     weighted = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X, sample_weight=weight)
-    assert weighted.estimator_.weight_sum_ > 300
+    assert weighted.estimator_.sums_.weight > 300
     plain = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X, sample_weight=np.ones(220))
     unweighted = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X)
     np.testing.assert_array_equal(plain.score_samples(X), unweighted.score_samples(X))

@@ -8,7 +8,7 @@ ESTIMATORS = [
     QAFFDE(),
     QAFFDE(base_measure="box", bandwidth="scott", features="sobol"),
     QAFFDE(base_measure="gaussian", bandwidth="silverman", measurement="direct"),
-    QAFFDE(base_measure="mixture", bandwidth=1.0, n_base_components=1),
+    QAFFDE(base_measure=1, bandwidth=1.0),
     QAFFDE(base_measure="kernel"),
 ]
 

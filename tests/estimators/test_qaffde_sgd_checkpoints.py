@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from qaffde.estimators import likelihood_fit
-from qaffde.training import CheckpointError
-from tests.sgd_models import FEW, X, fitted
+from qaffde.selection.methods import Likelihood
+from qaffde.training import CheckpointError, run
+from tests.sgd_models import Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
@@ -16,14 +16,22 @@ class Killed(BaseException):
     """Stands for a process that ends at once."""
 
 
-STAGES = {"search": {"bandwidth": "auto"}, "convex": {}, "learning": {"learn_features": True}}
-PLAN = {"max_iter": 50, "max_steps": 40, "verbose": True}
+FEW = X[::5]
+STAGES = {"search": {"bandwidth": "auto"}, "convex": {}, "learning": {"encoder": Stretch()}}
+TRAINING = {"max_iter": 50, "max_steps": 40}
+CONVEX_STEPS = 5
+
+
+def fit(rows=FEW, checkpoint=None, **options):
+    """Fit that reports its progress."""
+    training = TRAINING | {"checkpoint": checkpoint}
+    return fitted(rows, training=training, verbose=True, **options)
 
 
 def reports(monkeypatch, call):
     """Have `call(total, step)` at every evaluation of a training of `total` steps."""
     monkeypatch.setattr(
-        likelihood_fit,
+        run,
         "print_progress",
         lambda total: lambda history: call(total, history.steps[-1]),
     )
@@ -31,7 +39,7 @@ def reports(monkeypatch, call):
 
 def kill_in(stage, monkeypatch, error=KeyboardInterrupt):
     """Raise in the middle of a stage."""
-    calls, judge = itertools.count(), likelihood_fit.LikelihoodEstimator._judge
+    calls, judge = itertools.count(), Likelihood.scores
 
     def fragile(self, *args, **kwargs):
         if next(calls) == 6:
@@ -39,42 +47,42 @@ def kill_in(stage, monkeypatch, error=KeyboardInterrupt):
         return judge(self, *args, **kwargs)
 
     def stop(total, step):
-        if (total, step) == {"convex": (50, 2), "learning": (40, 4)}[stage]:
+        if (total, step) == {"convex": (CONVEX_STEPS, 2), "learning": (40, 4)}[stage]:
             raise error
 
     if stage == "search":
-        monkeypatch.setattr(likelihood_fit.LikelihoodEstimator, "_judge", fragile)
+        monkeypatch.setattr(Likelihood, "scores", fragile)
     else:
         reports(monkeypatch, stop)
 
 
-@pytest.mark.parametrize("base_measure", ["box", "mixture"])
+@pytest.mark.parametrize("base_measure", ["box", 3])
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_killed_fit_resumes_to_the_same_bits(stage, base_measure, tmp_path, monkeypatch):
-    options = PLAN | STAGES[stage] | {"base_measure": base_measure, "n_base_components": 3}
-    whole = fitted(FEW, **options)
+    options = STAGES[stage] | {"base_measure": base_measure}
+    whole = fit(**options)
     options["checkpoint"] = tmp_path / "fit"
     with monkeypatch.context() as patch:
         kill_in(stage, patch)
         with pytest.raises(KeyboardInterrupt):
-            fitted(FEW, **options)
+            fit(**options)
     assert list(tmp_path.iterdir())
     steps = []
     reports(monkeypatch, lambda total, step: steps.append((total, step)))
-    resumed = fitted(FEW, **options)
+    resumed = fit(**options)
     np.testing.assert_array_equal(resumed.score_samples(FEW), whole.score_samples(FEW))
-    assert resumed.search_ == whole.search_
+    assert resumed.plan_.trials == whole.plan_.trials
     assert [h.train_loss for h in resumed.history_] == [h.train_loss for h in whole.history_]
     assert not list(tmp_path.iterdir())
     if stage == "convex":
-        assert min(steps) == (50, 3)
+        assert min(steps) == (CONVEX_STEPS, 3)
     if stage == "learning":
         assert min(step for total, step in steps if total == 40) == 5
 
 
 def test_a_resumed_search_judges_only_what_is_left(tmp_path, monkeypatch):
-    options = PLAN | {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
-    judge, calls = likelihood_fit.LikelihoodEstimator._judge, []
+    options = {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
+    judge, calls = Likelihood.scores, []
 
     def counting(self, *args, **kwargs):
         calls.append(1)
@@ -83,11 +91,11 @@ def test_a_resumed_search_judges_only_what_is_left(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         kill_in("search", patch, Killed)
         with pytest.raises(Killed):
-            fitted(FEW, **options)
-    monkeypatch.setattr(likelihood_fit.LikelihoodEstimator, "_judge", counting)
-    fitted(FEW, **options)
+            fit(**options)
+    monkeypatch.setattr(Likelihood, "scores", counting)
+    fit(**options)
     resumed = len(calls)
-    fitted(FEW, **options)
+    fit(**options)
     assert resumed == len(calls) - resumed - 4  # one candidate on four folds was known
 
 
@@ -95,14 +103,14 @@ def test_a_killed_fit_may_be_left_for_another_one_under_another_name(tmp_path, m
     with monkeypatch.context() as patch:
         kill_in("convex", patch)
         with pytest.raises(KeyboardInterrupt):
-            fitted(checkpoint=tmp_path / "one", **PLAN)
+            fit(checkpoint=tmp_path / "one")
     left = set(tmp_path.iterdir())
-    fitted(checkpoint=tmp_path / "two", **PLAN)
+    fit(checkpoint=tmp_path / "two")
     assert set(tmp_path.iterdir()) == left
 
 
 def test_an_interrupted_fit_leaves_an_earlier_one_as_it_was(monkeypatch):
-    model = fitted(**PLAN)
+    model = fit(X)
     before = model.score_samples(X)
     kill_in("convex", monkeypatch)
     with pytest.raises(KeyboardInterrupt):
@@ -112,25 +120,25 @@ def test_an_interrupted_fit_leaves_an_earlier_one_as_it_was(monkeypatch):
 
 @pytest.mark.parametrize("stage", ["search", "convex", "learning"])
 def test_a_damaged_checkpoint_is_an_error(stage, tmp_path, monkeypatch):
-    options = PLAN | STAGES[stage] | {"checkpoint": tmp_path / "fit"}
+    options = STAGES[stage] | {"checkpoint": tmp_path / "fit"}
     with monkeypatch.context() as patch:
         kill_in(stage, patch)
         with pytest.raises(KeyboardInterrupt):
-            fitted(**options)
+            fit(**options)
     for file in tmp_path.iterdir():
         file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(CheckpointError, match="damaged or cut short; remove it"):
-        fitted(**options)
+        fit(**options)
 
 
 @pytest.mark.parametrize("change", [{"ridge": 0.02}, {"random_state": 1}, {"n_features": 20}])
 def test_the_checkpoint_of_another_fit_is_refused(change, tmp_path, monkeypatch):
-    options = PLAN | {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
+    options = {"bandwidth": "auto", "checkpoint": tmp_path / "fit"}
     with monkeypatch.context() as patch:
         kill_in("search", patch)
         with pytest.raises(KeyboardInterrupt):
-            fitted(**options)
+            fit(**options)
     with pytest.raises(CheckpointError, match="belongs to another fit"):
-        fitted(**options | change)
+        fit(**options | change)
     with pytest.raises(CheckpointError, match="belongs to another fit: rows differ"):
-        fitted(X[1:], **options)
+        fit(X[1:], **options)

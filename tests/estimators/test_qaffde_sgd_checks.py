@@ -2,13 +2,13 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from qaffde import QAFFDESGD
+from qaffde import QAFFDESGD, TrainingConfig
 
-QUICK = {"bandwidth": 1.0, "ridge": 0.1, "n_features": 20, "max_iter": 5}
+QUICK = {"bandwidth": 1.0, "ridge": 0.1, "n_features": 20, "training": TrainingConfig(max_iter=5)}
 ESTIMATORS = [
     QAFFDESGD(base_measure="gaussian", **QUICK),
-    QAFFDESGD(base_measure="box", learn_features=True, max_steps=3, **QUICK),
-    QAFFDESGD(normalisation="kernel", **QUICK),
+    QAFFDESGD(base_measure="box", **QUICK),
+    QAFFDESGD(base_measure="kernel", **QUICK),
 ]
 
 

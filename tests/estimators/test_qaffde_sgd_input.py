@@ -5,13 +5,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from qaffde.estimators.survey import Look
 from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
-from qaffde import QAFFDESGD
-from qaffde.training.run import ALONE, Alone
-from tests.sgd_models import FIXED, Logarithm, Stretch, X, fitted
+from qaffde import QAFFDESGD, SelectionPolicy, TrainingConfig
+from qaffde.selection import Summary
+from qaffde.training.run import Alone, Run
+from tests.sgd_models import FIXED, SHORT, Logarithm, Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")
 
@@ -33,19 +33,13 @@ def test_a_transform_in_front_is_a_change_of_variables():
 
 def test_a_module_in_front_learns_and_the_one_given_does_not(legendre):
     given = Stretch()
-    model = fitted(encoder=given, max_steps=50, learning_rate=0.05)
+    model = fitted(encoder=given, training={"max_steps": 50, "learning_rate": 0.05})
     assert torch.equal(given.scale, torch.ones(2))
     assert not torch.allclose(model.density_.encoder.scale, torch.ones(2, dtype=torch.float64))
     points, volume = legendre([-20.0, -20.0], [25.0, 25.0], 200)
     total = np.exp(model.score_samples(points.numpy())) @ volume.numpy()
     assert total == pytest.approx(1, abs=1e-6)
     assert model.sample(7, random_state=0).shape == (7, 2)
-
-
-def test_a_module_in_front_learns_with_the_features():
-    model = fitted(encoder=Stretch(), learn_features=True)
-    assert len(model.history_) == 2
-    assert np.isfinite(model.score(X))
 
 
 def test_a_shear_in_front_is_a_change_of_variables_of_unit_volume(legendre):
@@ -81,17 +75,19 @@ def test_a_shear_of_several_processes_is_that_of_all_rows():
     bent = torch.as_tensor(np.column_stack([X[:, 0] + 0.5 * X[:, 1] ** 2, X[:, 1]]))
     model, ones = QAFFDESGD(encoder="shear"), torch.ones(len(bent), dtype=torch.float64)
     half = len(bent) // 2
-    whole = model._own_encoder(bent, ones, 0, ALONE)
-    peers = TwoHalves(Look.at(bent[half:], ones[half:], 0))
-    both = model._own_encoder(bent[:half], ones[:half], 0, peers)
+    whole = model._own_encoder(bent, ones, 0, Run())
+    peers = TwoHalves(Summary.of(bent[half:], ones[half:], 0))
+    both = model._own_encoder(bent[:half], ones[:half], 0, Run(peers=peers))
     torch.testing.assert_close(both(bent), whole(bent))
-    part = model._own_encoder(bent[:half], ones[:half], 0, ALONE)
+    part = model._own_encoder(bent[:half], ones[:half], 0, Run())
     assert not torch.allclose(part(bent), whole(bent))
 
 
 @pytest.mark.parametrize("encoder", [AffineTransform(1.0, 2.0), Logarithm(), Stretch(), "shear"])
 def test_models_with_an_encoder_can_be_cloned_and_pickled(encoder):
-    model = clone(QAFFDESGD(**FIXED | {"encoder": encoder})).fit(POSITIVE)
+    model = clone(QAFFDESGD(**FIXED, encoder=encoder, training=TrainingConfig(**SHORT))).fit(
+        POSITIVE
+    )
     twin = pickle.loads(pickle.dumps(model))
     expected = model.score_samples(POSITIVE)
     np.testing.assert_array_equal(twin.score_samples(POSITIVE), expected)
@@ -131,11 +127,9 @@ def test_the_calculus_behind_an_encoder_is_refused(encoder):
 # Rows
 
 
-@pytest.mark.parametrize("learn_features", [False, True])
 @pytest.mark.parametrize("n", [2, 5, 9, 30])
-def test_few_rows_are_enough(n, learn_features):
-    ridge = {"ridge": 0.1} if n == 30 else {}
-    options = {"learn_features": learn_features, "max_steps": 5, **ridge}
+def test_few_rows_are_enough(n):
+    options = {"ridge": 0.1} if n == 30 else {}
     model = QAFFDESGD(random_state=0, **options).fit(X[:n])
     assert np.isfinite(model.score_samples(X)).all()
     assert model.sample(3, random_state=0).shape == (3, 2)
@@ -177,35 +171,42 @@ BAD = {
     "minimum of 2": {"rows": X[:1]},
     "Negative values in data passed to `sample_weight`": {"sample_weight": -np.ones(300)},
     "n_features=1 must be a whole number of at least 2": {"n_features": 1},
-    "bandwidth='scott' is not known; choose one of auto": {"bandwidth": "scott"},
-    "bandwidth=-1 must be one of auto, a positive number": {"bandwidth": -1},
+    "bandwidth='wide' is not known; choose one of auto, scott, silverman": {"bandwidth": "wide"},
+    "bandwidth=-1 must be one of auto, scott, silverman, a positive number": {"bandwidth": -1},
     "rank=0 must be a whole number": {"rank": 0},
     "features='fourier' is not known": {"features": "fourier"},
-    "base_measure='kernel' is not known; choose one of auto, box, gaussian, mixture$": {
-        "base_measure": "kernel"
+    "base_measure='ball' is not known; choose one of auto, box, gaussian, mixture, kernel$": {
+        "base_measure": "ball"
     },
     "bounds belong to the box, but base_measure='gaussian'": {"bounds": (-9, 9)},
     f"ridge=0 {SHARE} or": {"ridge": 0},
     f"ridge=1.5 {SHARE}": {"ridge": 1.5},
-    "solver='newton' is not known; choose one of lbfgs": {"solver": "newton"},
-    "initialisation='zero' is not known; choose one of closed_form, random": {
-        "initialisation": "zero"
+    "time_limit=-1 must be a positive number or None": {"time_limit": -1},
+    "time_limit='long' must be a positive number or None": {"time_limit": "long"},
+    "base_measure=0 must be": {"base_measure": 0},
+    "base_measure=200 Gaussians are too many for 300 rows": {"base_measure": 200},
+    "plan=3 must be a Plan": {"plan": 3},
+    "checkpoint needs a random_state": {
+        "training": {"checkpoint": "fit"},
+        "random_state": None,
     },
-    "normalisation='none' is not known; choose one of exact, kernel": {"normalisation": "none"},
+    "learn_features is for classifiers": {"training": {"learn_features": True}},
+}
+SETTINGS = {
+    "solver='newton' is not known; choose one of lbfgs, adam$": {"solver": "newton"},
+    "initialization='zero' is not known; choose one of closed_form, random": {
+        "initialization": "zero"
+    },
     f"max_iter=0 {WHOLE}": {"max_iter": 0},
     f"max_steps=2.5 {WHOLE}": {"max_steps": 2.5},
     f"batch_size=None {WHOLE}": {"batch_size": None},
     "learning_rate=-1 must be a positive number": {"learning_rate": -1},
     "clip_norm=0 must be a positive number or None": {"clip_norm": 0},
+    "weight_decay=-1 must be a number of at least 0": {"weight_decay": -1},
     f"validation_fraction=1 {SHARE}": {"validation_fraction": 1},
     f"patience=0 {WHOLE} or None": {"patience": 0},
-    "time_limit=-1 must be a positive number or None": {"time_limit": -1},
-    "time_limit='long' must be a positive number or None": {"time_limit": "long"},
-    "n_base_components=0 must be": {"n_base_components": 0},
-    "n_base_components=200 is too many for 300 rows": {"n_base_components": 200},
-    f"background=0 {SHARE}": {"background": 0},
-    f"tolerance=0 {SHARE}": {"tolerance": 0},
-    "checkpoint needs a random_state": {"checkpoint": "fit", "random_state": None},
+    f"dropout=1 {SHARE}": {"dropout": 1},
+    "augment=3 must be callable": {"augment": 3},
 }
 
 
@@ -215,9 +216,21 @@ def test_bad_input(message):
         fitted(**BAD[message])
 
 
+@pytest.mark.parametrize("message", SETTINGS)
+def test_bad_settings_of_a_training(message):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**SETTINGS[message])
+
+
+@pytest.mark.parametrize("name", ["background", "tolerance"])
+def test_bad_settings_of_a_policy(name):
+    with pytest.raises(ValueError, match=f"{name}=0 {SHARE}"):
+        SelectionPolicy(**{name: 0})
+
+
 def test_the_directory_of_a_checkpoint_must_exist(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist; create it first"):
-        fitted(checkpoint=tmp_path / "nowhere" / "fit")
+        fitted(training={"checkpoint": tmp_path / "nowhere" / "fit"})
 
 
 @pytest.mark.parametrize(

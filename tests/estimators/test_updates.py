@@ -12,40 +12,40 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, SelectionPolicy
+from qaffde.estimators import qaffde
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(200, 2)), [3, 1] + 0.5 * RNG.normal(size=(100, 2))])
 WEIGHT = RNG.uniform(0.1, 3, size=300)
 POINTS = RNG.uniform(-4, 6, size=(100, 2))
-FRAMES = {
+PLANS = {
     "box": {"base_measure": "box"},
     "gaussian": {"base_measure": "gaussian"},
-    "mixture": {"base_measure": "mixture", "n_base_components": 2, "measurement": "direct"},
+    "mixture": {"base_measure": 2, "measurement": "direct"},
     "kernel": {"base_measure": "kernel"},
 }
 GIVEN = {"bandwidth": 0.5, "bounds": (-9, 9), "random_state": 0}
 WHOLE = {
-    name: QAFFDE(30, 0.6, random_state=0, **options).fit(X) for name, options in FRAMES.items()
+    name: QAFFDE(30, 0.6, random_state=0, **options).fit(X) for name, options in PLANS.items()
 }
 
 
-def on_frame(name, rows=X, weight=None):
-    """The fit of other rows on the frame of a fit to all of them."""
-    model = copy.deepcopy(WHOLE[name]).set_params(warm_start=True)
-    return model.fit(rows, sample_weight=weight)
+def on_plan(name, rows=X, weight=None):
+    """The fit of other rows with the plan of a fit to all of them."""
+    return QAFFDE(plan=WHOLE[name].plan_).fit(rows, sample_weight=weight)
 
 
 def assert_same(first, second, atol=1e-10):
     np.testing.assert_allclose(
         first.score_samples(POINTS), second.score_samples(POINTS), rtol=0, atol=atol
     )
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_, rel=1e-12)
-    assert first.effective_count_ == pytest.approx(second.effective_count_, rel=1e-10)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight, rel=1e-12)
+    assert first.sums_.count == pytest.approx(second.sums_.count, rel=1e-10)
     assert first.rank_ == second.rank_
 
 
-frames = st.sampled_from(list(FRAMES))
+plans = st.sampled_from(list(PLANS))
 cuts = st.lists(st.integers(2, 298), min_size=1, max_size=4, unique=True).map(sorted)
 
 
@@ -53,16 +53,16 @@ cuts = st.lists(st.integers(2, 298), min_size=1, max_size=4, unique=True).map(so
 
 
 @settings(max_examples=20, deadline=None)
-@given(frames, cuts, st.booleans(), st.randoms(use_true_random=False))
+@given(plans, cuts, st.booleans(), st.randoms(use_true_random=False))
 def test_chunks_in_any_order_are_one_fit(name, cuts, weighted, random):
     weight = WEIGHT if weighted else np.ones(300)
     chunks = np.split(np.arange(300), cuts)
     random.shuffle(chunks)
     assume(len(chunks[0]) > 1)
-    model = on_frame(name, X[chunks[0]], weight[chunks[0]])
+    model = on_plan(name, X[chunks[0]], weight[chunks[0]])
     for chunk in chunks[1:]:
         model.partial_fit(X[chunk], sample_weight=weight[chunk])
-    assert_same(model, on_frame(name, X, weight))
+    assert_same(model, on_plan(name, X, weight))
 
 
 @pytest.mark.parametrize("features", ["auto", "random", "sobol"])
@@ -78,22 +78,22 @@ def test_with_numbers_for_bandwidth_and_bounds_chunks_are_a_plain_fit(d, feature
     assert np.abs(difference).max() < 1e-10
 
 
-def test_features_of_a_given_frame_do_not_count_the_rows():
+def test_features_of_a_given_plan_do_not_count_the_rows():
     few, more = (QAFFDE(**GIVEN).fit(X[:n, :1]) for n in (10, 300))
     assert few.n_fourier_features_ == more.n_fourier_features_ == 255
-    assert few.frame_.matches(more.frame_)
+    assert few.plan_.matches(more.plan_)
 
 
-def test_a_given_frame_may_have_constant_columns():
+def test_a_given_plan_may_have_constant_columns():
     model = QAFFDE(300, **GIVEN).fit(np.ones((5, 2)))
     assert model.score_samples([[1.0, 1.0]]) > model.score_samples([[3.0, 1.0]]) + 1
 
 
-def test_a_stream_begins_with_a_frame_that_has_no_ends():
+def test_a_stream_begins_with_a_plan_that_has_no_ends():
     model = QAFFDE(random_state=0).partial_fit(X[:50]).partial_fit(100 + X[50:60])
     assert model.base_measure_ in ("gaussian", "mixture")
     assert model.n_fourier_features_ == 1000
-    assert model.frame_.reach.isinf().all()
+    assert model.plan_.reach.isinf().all()
     assert model.get_params() == QAFFDE(random_state=0).get_params()
 
 
@@ -101,7 +101,7 @@ def test_a_random_state_is_advanced_by_the_first_chunk():
     source = np.random.RandomState(0)
     options = {"n_features": 20, "bandwidth": 0.5, "features": "random", "random_state": source}
     first, second = (QAFFDE(**options).partial_fit(X) for _ in range(2))
-    assert not first.frame_.matches(second.frame_)
+    assert not first.plan_.matches(second.plan_)
 
 
 def test_the_background_follows_the_effective_count():
@@ -110,10 +110,10 @@ def test_the_background_follows_the_effective_count():
     assert epsilon == pytest.approx([1 / 101, 1 / 401])
 
 
-def test_the_density_is_read_when_it_is_asked_for():
-    model, reads = on_frame("box"), []
-    read = model._read
-    model._read = lambda *state: reads.append(state) or read(*state)
+def test_the_density_is_read_when_it_is_asked_for(monkeypatch):
+    model, reads = on_plan("box"), []
+    read = qaffde.read
+    monkeypatch.setattr(qaffde, "read", lambda *state: reads.append(state) or read(*state))
     for row in X[:10]:
         model.partial_fit(row[None])
     assert not reads
@@ -122,26 +122,27 @@ def test_the_density_is_read_when_it_is_asked_for():
     assert len(reads) == 1
 
 
-def test_warm_start_keeps_the_frame_and_replaces_the_rows():
-    model = on_frame("gaussian", X[:40])
-    assert model.frame_ is not WHOLE["gaussian"].frame_
-    assert model.frame_.matches(WHOLE["gaussian"].frame_)
-    assert model.weight_sum_ == 40
-    assert not clone(model).fit(X[:40]).frame_.matches(model.frame_)
+def test_warm_start_keeps_the_plan_and_replaces_the_rows():
+    model = copy.deepcopy(WHOLE["gaussian"]).set_params(warm_start=True)
+    plan = model.plan_
+    assert model.fit(X[:40]).plan_ is plan
+    assert_same(model, on_plan("gaussian", X[:40]))
+    assert model.sums_.weight == 40
+    assert not clone(model).fit(X[:40]).plan_.matches(model.plan_)
 
 
 # Merging
 
 
 @settings(max_examples=15, deadline=None)
-@given(frames, st.integers(2, 298))
+@given(plans, st.integers(2, 298))
 def test_merging_is_the_joint_fit(name, cut):
     first, second = (
-        on_frame(name, X[rows], WEIGHT[rows]) for rows in (slice(cut), slice(cut, None))
+        on_plan(name, X[rows], WEIGHT[rows]) for rows in (slice(cut), slice(cut, None))
     )
     other = second.score_samples(POINTS)
     assert first.merge(second) is first
-    assert_same(first, on_frame(name, X, WEIGHT))
+    assert_same(first, on_plan(name, X, WEIGHT))
     np.testing.assert_array_equal(second.score_samples(POINTS), other)
 
 
@@ -154,29 +155,29 @@ def test_fits_with_the_same_numbers_merge():
 
 
 @settings(max_examples=15, deadline=None)
-@given(frames, st.integers(2, 290), st.booleans())
+@given(plans, st.integers(2, 290), st.booleans())
 def test_forgetting_what_was_merged_is_the_original(name, cut, weighted):
     weight = WEIGHT if weighted else np.ones(300)
-    model = on_frame(name, X, weight).forget(X[cut:], sample_weight=weight[cut:])
-    assert_same(model, on_frame(name, X[:cut], weight[:cut]), atol=1e-7)
+    model = on_plan(name, X, weight).forget(X[cut:], sample_weight=weight[cut:])
+    assert_same(model, on_plan(name, X[:cut], weight[:cut]), atol=1e-7)
 
 
 def test_decay_scales_the_weight_and_leaves_the_density():
-    model, before = on_frame("box", X, WEIGHT), on_frame("box", X, WEIGHT)
+    model, before = on_plan("box", X, WEIGHT), on_plan("box", X, WEIGHT)
     model.forget(decay=0.5)
-    assert model.weight_sum_ == pytest.approx(WEIGHT.sum() / 2)
-    torch.testing.assert_close(model.rho_, before.rho_ / 2)
-    assert model.effective_count_ == before.effective_count_
+    assert model.sums_.weight == pytest.approx(WEIGHT.sum() / 2)
+    torch.testing.assert_close(model.sums_.rho, before.sums_.rho / 2)
+    assert model.sums_.count == before.sums_.count
     np.testing.assert_allclose(model.score_samples(POINTS), before.score_samples(POINTS))
 
 
 def test_rows_after_a_decay_weigh_more():
-    model = on_frame("box", X[:150]).forget(decay=0.25).partial_fit(X[150:])
+    model = on_plan("box", X[:150]).forget(decay=0.25).partial_fit(X[150:])
     faded = np.repeat([0.25, 1.0], 150)
-    assert_same(model, on_frame("box", X, faded))
-    assert model.effective_count_ == pytest.approx(faded.sum() ** 2 / (faded**2).sum())
+    assert_same(model, on_plan("box", X, faded))
+    assert model.sums_.count == pytest.approx(faded.sum() ** 2 / (faded**2).sum())
     model.forget(X[:150], sample_weight=faded[:150])
-    assert_same(model, on_frame("box", X[150:]), atol=1e-8)
+    assert_same(model, on_plan("box", X[150:]), atol=1e-8)
 
 
 # After every update
@@ -184,7 +185,7 @@ def test_rows_after_a_decay_weigh_more():
 
 UPDATES = {
     "partial_fit": lambda model: model.partial_fit(X[:30]),
-    "merge": lambda model: model.merge(on_frame(model.base_measure_, X[50:120], WEIGHT[50:120])),
+    "merge": lambda model: model.merge(on_plan(model.base_measure_, X[50:120], WEIGHT[50:120])),
     "forget": lambda model: model.forget(X[:100]),
     "decay": lambda model: model.forget(decay=0.1).partial_fit(X[:5]),
 }
@@ -193,7 +194,9 @@ UPDATES = {
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("name", ["box", "gaussian", "mixture"])
 def test_mass_is_one_after_every_update(name, update, legendre):
-    model = UPDATES[update](on_frame(name).set_params(background=0.01))
+    policy = SelectionPolicy(background=0.01)
+    model = QAFFDE(30, 0.6, random_state=0, policy=policy, **PLANS[name]).fit(X)
+    UPDATES[update](model)
     edges = np.stack([X.mean(0) - 40, X.min(0), X.max(0), X.mean(0) + 40])
     total = 0.0
     for i, j in np.ndindex(3, 3):
@@ -206,7 +209,7 @@ def test_mass_is_one_after_every_update(name, update, legendre):
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("read", [False, True])
 def test_updated_models_survive_a_pickle(update, read):
-    model = UPDATES[update](on_frame("box"))
+    model = UPDATES[update](on_plan("box"))
     if read:
         model.score_samples(POINTS)
     loaded = pickle.loads(pickle.dumps(model))
@@ -215,10 +218,10 @@ def test_updated_models_survive_a_pickle(update, read):
 
 
 def test_the_calculus_sees_updates():
-    model = on_frame("gaussian", X[:200])
+    model = on_plan("gaussian", X[:200])
     before = model.mean()
     assert np.abs(model.partial_fit(X[200:]).mean() - before).max() > 0.1
-    assert model.purity() == pytest.approx(on_frame("gaussian").purity())
+    assert model.purity() == pytest.approx(on_plan("gaussian").purity())
 
 
 # Bad input: nothing of the old state is lost
@@ -236,12 +239,12 @@ BAD = {
     "weights": (lambda m: m.partial_fit(X[:2], sample_weight=[-1, 1]), "Negative values"),
     "outside": (
         lambda m: m.partial_fit(outside()),
-        r"1 rows lie outside what the first rows settled.*row 3: \[99.*give bounds that hold",
+        r"1 rows lie outside the ends of the plan.*row 3: \[99.*give bounds that hold",
     ),
     "parameter": (lambda m: m.set_params(rank=0).partial_fit(X), "rank=0 must be a whole number"),
-    "other frame": (
+    "other plan": (
         lambda m: m.merge(WHOLE["gaussian"]),
-        "different frames.*copy.deepcopy.*warm_start=True",
+        r"different plans.*QAFFDE\(plan=first.plan_\).fit\(rows\)",
     ),
     "no fit": (lambda m: m.merge(QAFFDE()), "not fitted yet"),
     "no density matrix": (lambda m: m.merge(m.marginal([0])), "only a fit with a density matrix"),
@@ -268,17 +271,17 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_failed_update_changes_nothing(case):
     call, message = BAD[case]
-    model = on_frame("box")
-    before = model.rho_.clone(), model.score_samples(POINTS)
+    model = on_plan("box")
+    before = model.sums_.rho.clone(), model.score_samples(POINTS)
     with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
         call(model)
-    assert torch.equal(model.rho_, before[0])
-    assert model.weight_sum_ == model.effective_count_ == 300
+    assert torch.equal(model.sums_.rho, before[0])
+    assert model.sums_.weight == model.sums_.count == 300
     np.testing.assert_array_equal(model.score_samples(POINTS), before[1])
 
 
 def test_rows_beyond_the_period_of_a_lattice_are_refused():
-    with pytest.raises(ValueError, match="outside what the first rows settled"):
+    with pytest.raises(ValueError, match="outside the ends of the plan"):
         copy.deepcopy(WHOLE["gaussian"]).partial_fit([[60.0, 0.0]])
 
 
@@ -299,4 +302,4 @@ def test_a_failed_first_chunk_leaves_the_model_unfitted():
         with pytest.raises(NotFittedError):
             call()
     assert not hasattr(model, "density_")
-    assert model.partial_fit(X).weight_sum_ == 300
+    assert model.partial_fit(X).sums_.weight == 300

@@ -18,7 +18,7 @@ def models():
     settings = {
         "box": {"base_measure": "box"},
         "gaussian": {"base_measure": "gaussian"},
-        "mixture": {"base_measure": "mixture", "n_base_components": 3},
+        "mixture": {"base_measure": 3},
     }
     return {
         name: QAFFDE(n_features=60, bandwidth=0.7, random_state=0, **setting).fit(rows())

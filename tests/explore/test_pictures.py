@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from qaffde import QAFFDE, QAFFDESGD
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.explore import Explorer, views
 from qaffde.explore.forms import pivoted_factor
 from qaffde.explore.requests import RequestError, State
@@ -164,7 +164,12 @@ def test_densities_that_are_derived_or_learned_can_be_explored(models):
     derived = Explorer(models["mixture"].condition({0: 0.5}))
     assert derived.names == ["column 1", "column 2", "column 3"]
     learned = QAFFDESGD(
-        n_features=16, rank=2, bandwidth=0.7, base_measure="gaussian", max_iter=2, random_state=0
+        n_features=16,
+        rank=2,
+        bandwidth=0.7,
+        base_measure="gaussian",
+        training=TrainingConfig(max_iter=2),
+        random_state=0,
     ).fit(rows(100, 3))
     picture = Explorer(learned).picture(State((0, 1), {2: 0.0}))
     assert picture.density.max() > 0

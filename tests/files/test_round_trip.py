@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from torch.distributions import AffineTransform, ComposeTransform, ExpTransform, Transform
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, FileError, baselines
+from qaffde import QAFFDE, QAFFDESGD, FileError, TrainingConfig, baselines
 from qaffde.files import classes, estimators
 from qaffde.files.fields import Fields
 from qaffde.training import History
@@ -104,11 +104,8 @@ def test_updates_go_on_exactly(name, path):
     model, loaded = copy.deepcopy(fitted(name)), saved(fitted(name), path)
     for one in (model, loaded):
         one.partial_fit(FRAME[:20]).merge(fitted(name)).forget(FRAME[:10])
-    assert torch.equal(loaded.rho_, model.rho_)
-    assert (loaded.weight_sum_, loaded.effective_count_) == (
-        model.weight_sum_,
-        model.effective_count_,
-    )
+    assert torch.equal(loaded.sums_.rho, model.sums_.rho)
+    assert (loaded.sums_.weight, loaded.sums_.count) == (model.sums_.weight, model.sums_.count)
     np.testing.assert_array_equal(answers(loaded), answers(model))
 
 
@@ -136,7 +133,7 @@ def test_the_calculus_goes_on(path):
 
 def test_parts_that_were_shared_are_shared(path):
     loaded = saved(fitted("QAFFDE mixture"), path)
-    assert loaded.density_.density.density.features is loaded.frame_.features
+    assert loaded.density_.density.density.features is loaded.plan_.features
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,8 @@ def test_histories_keep_what_is_no_number(path):
 
 
 def test_a_path_becomes_text(path, tmp_path):
-    assert saved(QAFFDESGD(checkpoint=tmp_path / "fit"), path).checkpoint == str(tmp_path / "fit")
+    training = TrainingConfig(checkpoint=tmp_path / "fit")
+    assert saved(QAFFDESGD(training=training), path).training.checkpoint == str(tmp_path / "fit")
 
 
 def test_loading_changes_no_global_randomness(path):

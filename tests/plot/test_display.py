@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDESGD
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.baselines import GMM
 from qaffde.plot import KINDS, DensityDisplay
 from qaffde.plot.evaluate import mass_levels
@@ -36,7 +36,8 @@ def flat():
 
 @pytest.fixture(scope="module")
 def trained():
-    return QAFFDESGD(16, 0.8, ridge=0.01, base_measure="gaussian", max_iter=4).fit(X[:40, :2])
+    short = TrainingConfig(max_iter=4)
+    return QAFFDESGD(16, 0.8, ridge=0.01, base_measure="gaussian", training=short).fit(X[:40, :2])
 
 
 @pytest.fixture(autouse=True)

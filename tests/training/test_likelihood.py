@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from qaffde.training.solvers import SOLVERS
 
 from qaffde.nn import (
     BoxMeasure,
@@ -11,8 +10,9 @@ from qaffde.nn import (
     GaussianMeasure,
     KernelMeasure,
 )
-from qaffde.training import likelihood, negative_log_likelihood
-from qaffde.training.likelihood import maximise_likelihood, whiten
+from qaffde.training import TrainingConfig, likelihood, negative_log_likelihood
+from qaffde.training.likelihood import SOLVERS, maximize_likelihood, whiten
+from qaffde.training.run import Run
 
 DOUBLE = torch.float64
 
@@ -53,9 +53,9 @@ def state_of(space, rank=4, seed=3):
     return DensityMatrix.draw(len(space.level), rank, seeded(seed))
 
 
-def solve(space, state, solver="lbfgs", max_iter=100, Z=Z, weight=ONES, **options):
-    options = {"solver": solver, "max_iter": max_iter, "generator": seeded()} | options
-    return maximise_likelihood(space, state, Z, weight, **options)
+def solve(space, state, solver="lbfgs", max_iter=100, Z=Z, weight=ONES, run=None):
+    config = TrainingConfig(solver=solver, max_iter=max_iter)
+    return maximize_likelihood(space, state, Z, weight, config, seeded(), run or Run())
 
 
 def loss(space, state, Z=Z, weight=ONES):
@@ -186,7 +186,7 @@ def gap(space, state):
     return torch.linalg.eigvalsh(R)[-1].item() - 1
 
 
-ITERATIONS = {"lbfgs": 60, "adam": 300, "fixed_point": 60, "accelerated_fixed_point": 40}
+ITERATIONS = {"lbfgs": 60, "adam": 300}
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -205,42 +205,6 @@ def test_every_solver_reaches_the_same_likelihood(solver):
     solve(space, best)
     solve(space, state, solver, ITERATIONS[solver])
     assert loss(space, state) == pytest.approx(loss(space, best), abs=5e-4)
-
-
-@pytest.mark.parametrize("ridge", [1e-4, 0.01])
-@pytest.mark.parametrize("measure", MEASURES)
-def test_the_fixed_point_never_loses_likelihood(measure, ridge):
-    space = space_on(measure, ridge, n_features=31)
-    history = solve(space, state_of(space, rank=8), "fixed_point", 40)
-    losses = torch.tensor(history.train_loss, dtype=DOUBLE)
-    assert len(losses) == 40
-    assert (losses.diff() < 1e-6).all()
-    assert losses[-1] < losses[0] - 0.1
-
-
-def test_the_fixed_point_is_the_iteration_of_tomography():
-    space = space_on()
-    state = state_of(space, rank=len(space.level))
-    E, A = space.coordinates(Z), state.factor.detach()
-    sigma = A.T @ A / A.square().sum()
-    R = E.T @ (E / torch.einsum("ni,ij,nj->n", E, sigma, E)[:, None]) / len(E)
-    R = (R + torch.eye(len(R))) / 2
-    expected = R @ sigma @ R / (R @ sigma @ R).trace()
-    solve(space, state, "fixed_point", 1)
-    with torch.no_grad():
-        A = state.factor
-        assert torch.allclose(A.T @ A / A.square().sum(), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("max_iter", [10, 30])
-def test_acceleration_pays_after_equal_evaluations(max_iter):
-    space = space_on(ridge=1e-3)
-    losses = {}
-    for solver in ("fixed_point", "accelerated_fixed_point"):
-        state = state_of(space)
-        solve(space, state, solver, max_iter)
-        losses[solver] = loss(space, state)
-    assert losses["accelerated_fixed_point"] < losses["fixed_point"]
 
 
 def test_the_maximum_beats_the_closed_form_on_its_rows():
@@ -294,15 +258,14 @@ def test_rows_beyond_memory_are_taken_in_parts(monkeypatch):
     assert losses[1] > losses[100] + 5e-3  # what a hundred rows alone lead to
 
 
-class Stop:
-    """Report that interrupts training after some evaluations."""
+class Stopped(Run):
+    """Run that is interrupted after two evaluations."""
 
-    def __init__(self, after):
-        self.left = after
+    def loop_arguments(self, stage, max_steps):
+        return super().loop_arguments(stage, max_steps) | {"report": self.count}
 
-    def __call__(self, history):
-        self.left -= 1
-        if not self.left:
+    def count(self, history):
+        if len(history.steps) == 2:
             raise KeyboardInterrupt
 
 
@@ -311,7 +274,7 @@ def test_an_interrupted_state_is_a_density(solver, legendre):
     space = space_on(ridge=0.02)
     state = state_of(space)
     with pytest.raises(KeyboardInterrupt):
-        solve(space, state, solver, 400, report=Stop(2))
+        solve(space, state, solver, 400, run=Stopped())
     x, volume = legendre(*torch.tensor([[-2.0], [2.0]], dtype=DOUBLE), 100)
     with torch.no_grad():
         assert (space.density(state)(x).exp() @ volume).item() == pytest.approx(1, abs=1e-9)

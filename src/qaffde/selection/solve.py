@@ -13,7 +13,7 @@ from qaffde.selection.plan import Plan
 from qaffde.selection.summary import Part, Source, as_source
 from qaffde.training.closed_form import READINGS, Sums, effective_count
 from qaffde.training.config import DOUBLE, ComputeConfig, TrainingConfig
-from qaffde.training.likelihood import Whitening, maximize_likelihood, whiten
+from qaffde.training.likelihood import START_ROWS, Whitening, maximize_likelihood, whiten
 from qaffde.training.run import History, Run
 
 
@@ -106,7 +106,7 @@ def maximized_state(
 ) -> tuple[Whitening, DensityMatrix, History]:
     """The coordinates, and the state in them that maximizes the likelihood."""
     generator = torch.Generator().manual_seed(seed)
-    relative = relative_weight(weight, run)
+    relative, first = relative_weight(weight, run), first_rows(Z, weight, run)
 
     def begin() -> tuple[Whitening, DensityMatrix]:
         space = whiten(plan.features, plan.measure, plan.ridge, plan.tolerance)
@@ -115,11 +115,18 @@ def maximized_state(
         if training.initialization == "random":
             state = DensityMatrix.draw(len(space.level), rank, generator)
             return space, state.to(compute.device)
-        return space, space.start(Z, relative, rank)
+        return space, space.start(*first, rank)
 
     space, state = run.peers.first(begin)
     history = maximize_likelihood(space, state, Z, relative, training, generator, run)
     return space, state, history
+
+
+def first_rows(Z: Tensor, weight: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+    """Rows and weights that a closed form starts from: the same number from each process."""
+    n = run.peers.share_of(START_ROWS)
+    parts = run.peers.gather(lambda: (Z[:n], weight[:n]))
+    return torch.cat([rows for rows, _ in parts]), torch.cat([mass for _, mass in parts])
 
 
 def relative_weight(weight: Tensor, run: Run) -> Tensor:

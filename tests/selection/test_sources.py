@@ -10,12 +10,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as parquet
 import pytest
-import torch
-from qaffde.estimators.survey import Look, Sample
-from qaffde.estimators.totals import Totals
 
-from qaffde import QAFFDE, QAFFDESGD
-from qaffde.estimators import qaffde_sgd, sources, survey
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde.selection import sources
+from qaffde.selection.summary import ChunkSource
 from qaffde.streams import blocks, chunked, chunks, readers
 from qaffde.streams.blocks import reblocked
 
@@ -43,8 +41,8 @@ def in_memory(weight=None, **parameters):
 
 
 def assert_same(first, second, atol=1e-10):
-    assert first.weight_sum_ == pytest.approx(second.weight_sum_)
-    assert first.effective_count_ == pytest.approx(second.effective_count_)
+    assert first.sums_.weight == pytest.approx(second.sums_.weight)
+    assert first.sums_.count == pytest.approx(second.sums_.count)
     scores = [fit._log_density(X) for fit in (first, second)]
     np.testing.assert_allclose(*scores, atol=atol)
 
@@ -128,7 +126,7 @@ def test_updates_take_streams(mapped):
     again.set_params(warm_start=True).fit(chunks([X, X]))
     assert_same(first, again)
     first.forget(X)
-    assert first.weight_sum_ == pytest.approx(N)
+    assert first.sums_.weight == pytest.approx(N)
 
 
 def test_updates_take_parquet(folder):
@@ -161,10 +159,10 @@ def test_memory_does_not_grow_with_the_rows(source):
     assert peak(ENDLESS[source](40)) < 1.2 * peak(ENDLESS[source](8))
 
 
-def test_an_iterator_is_settled_by_its_first_rows(monkeypatch):
-    monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (1024,))
+def test_the_plan_of_an_iterator_is_selected_on_its_first_rows():
     parts = iter(np.array_split(X, 5))
-    fit = QAFFDE(24, bandwidth="scott", random_state=0).fit(parts)
+    source = ChunkSource(chunks(parts), max_rows=1024)
+    fit = QAFFDE(24, bandwidth="scott", random_state=0).fit(source)
     first = QAFFDE(24, bandwidth="scott", random_state=0).partial_fit(pd.DataFrame(X[:1024]))
     first.partial_fit(X[1024:])
     assert_same(fit, first)
@@ -173,7 +171,7 @@ def test_an_iterator_is_settled_by_its_first_rows(monkeypatch):
         fit.fit(parts)
 
 
-def test_a_frame_that_is_given_takes_one_pass():
+def test_a_plan_that_is_given_by_numbers_takes_one_pass():
     passes = []
 
     def once():
@@ -195,31 +193,27 @@ def test_a_first_block_of_one_row_that_weighs_is_no_error():
         assert_same(model(**given).fit(source), in_memory(weight, **given))
 
 
-def test_the_design_is_chosen_on_a_sample_of_all_rows(monkeypatch):
-    monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (300,))
-    rows = chunks(np.array_split(np.sort(X, axis=0), 6))
+def test_the_plan_is_selected_on_a_sample_of_all_rows():
+    rows = ChunkSource(chunks(np.array_split(np.sort(X, axis=0), 6)), max_rows=300)
     fit = QAFFDE(24, bandwidth="scott", base_measure="box", random_state=0).fit(rows)
     whole = QAFFDE(24, bandwidth="scott", base_measure="box").fit(pd.DataFrame(np.sort(X, axis=0)))
     np.testing.assert_allclose(fit.bandwidth_, whole.bandwidth_)
-    np.testing.assert_allclose(fit.frame_.location, whole.frame_.location)
+    np.testing.assert_allclose(fit.plan_.location, whole.plan_.location)
+    assert (fit.plan_.n_rows, whole.plan_.n_rows) == (300, N)
     for end in ("lower", "upper"):
-        ends = [getattr(m.frame_.measure, end) for m in (fit, whole)]
+        ends = [getattr(m.plan_.measure, end) for m in (fit, whole)]
         np.testing.assert_allclose(*ends)
 
 
 def test_maximum_likelihood_takes_a_sample(monkeypatch):
-    monkeypatch.setattr(qaffde_sgd, "STREAM_ROWS", 500)
-    sgd = QAFFDESGD(16, 0.8, ridge=1e-3, base_measure="gaussian", max_iter=10, random_state=0)
-    fit = sgd.fit(chunks(np.array_split(X, 4)))
-    seed = qaffde_sgd.generator_from(0).initial_seed()
-    looks = [Look.at(torch.from_numpy(b.rows), torch.from_numpy(b.weight), seed, 500)
-             for b in chunks(X).blocks()]  # fmt: skip
-    sample = survey.joined(looks).survey().rows.numpy()
+    monkeypatch.setattr(sources, "MANY_ROWS", 500)
+    short = TrainingConfig(max_iter=10)
+    options = {"ridge": 1e-3, "base_measure": "gaussian", "training": short, "random_state": 0}
+    sgd = QAFFDESGD(16, 0.8, **options)
+    scores = sgd.fit(chunks(np.array_split(X, 4))).score_samples(X)
+    sample = ChunkSource(chunks(X), max_rows=500).summarize(sgd._seed()).rows.numpy()
     assert len(sample) == 500
-    scores = fit.score_samples(X)
-    np.testing.assert_array_equal(
-        sgd.fit(pd.DataFrame(sample).to_numpy()).score_samples(X), scores
-    )
+    np.testing.assert_array_equal(sgd.fit(sample).score_samples(X), scores)
 
 
 # Errors
@@ -309,7 +303,7 @@ def test_weights_beside_a_stream_are_rejected():
         chunks(chunks([X]), weights="w")
 
 
-# Blocks, samples, totals, progress
+# Blocks, progress
 
 
 def test_progress_tells_passes_and_rows(capsys, monkeypatch):
@@ -339,30 +333,6 @@ def test_pages_of_a_file_are_given_back_but_no_changes_lost(tmp_path):
             array[0, 0] = 7.0
         readers.release_pages(np.asarray(array)[5:])
         assert array[0, 0] == (X[0, 0] if mode == "r" else 7.0)
-
-
-def test_samples_are_uniform_and_know_no_order():
-    parts = [torch.arange(k, k + 50.0)[:, None] for k in range(0, 1000, 50)]
-    looks = [Sample.of(part, torch.ones(50), seed=3, most=200) for part in parts]
-    forth, back = sum(looks[1:], looks[0]), sum(looks[-2::-1], looks[-1])
-    assert len(forth.rows) == 200
-    assert 400 < forth.rows.mean() < 600
-    assert (forth.rows.diff(dim=0) > 0).all()
-    assert forth.in_order_of_keys().rows.equal(back.in_order_of_keys().rows)
-    other = Sample.of(parts[0], torch.ones(50), seed=4, most=20)
-    assert not other.rows.equal(Sample.of(parts[0], torch.ones(50), seed=3, most=20).rows)
-
-
-def test_totals_add_up():
-    rows, weight = torch.from_numpy(X + 1e6), torch.from_numpy(WEIGHT + 0.1)
-    whole = Totals.of(rows, weight)
-    parts = [Totals.of(*part) for part in zip(rows.split(700), weight.split(700), strict=True)]
-    joint = sum(parts[1:], parts[0])
-    assert (joint.n, joint.weight) == (N, pytest.approx(whole.weight))
-    assert joint.count == pytest.approx(whole.count)
-    assert joint.ends.equal(whole.ends)
-    torch.testing.assert_close(joint.mean, whole.mean, rtol=1e-14, atol=0)
-    torch.testing.assert_close(joint.covariance, whole.covariance, rtol=1e-9, atol=1e-9)
 
 
 def test_scores_of_a_mapped_array(mapped):

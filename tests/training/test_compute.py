@@ -5,24 +5,25 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from qaffde import QAFFDE, QAFFDESGD
+from qaffde import QAFFDE, QAFFDESGD, ComputeConfig, TrainingConfig
 from qaffde import functional as QF
-from qaffde.estimators import compute
 from qaffde.nn import FourierFeatures
-from qaffde.training.config import DOUBLE, Compute
+from qaffde.training import config as compute
+from qaffde.training.config import DOUBLE
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
 OPTIONS = {"n_features": 100, "bandwidth": 0.5, "base_measure": "gaussian", "random_state": 0}
+SINGLE = ComputeConfig(dtype="float32")
 
 
 def test_blocks_fill_the_cache_but_not_the_memory(monkeypatch):
     assert DOUBLE.rows(1000) == 2**23 // 8000
-    assert Compute.of("float32", "cpu").rows(1000) == 2**23 // 4000
+    assert SINGLE.rows(1000) == 2**23 // 4000
     assert DOUBLE.rows(1) == compute.MAX_ROWS
     assert DOUBLE.rows(10**9) == compute.MIN_ROWS
     monkeypatch.setattr(compute, "available_memory", lambda device: 2**24)
     assert DOUBLE.rows(1000) == 2**20 // 8000
-    assert Compute.of("float64", "cpu", 7).rows(1000) == 7
+    assert ComputeConfig(batch_size=7).rows(1000) == 7
 
 
 def test_memory_that_is_left_is_known(monkeypatch):
@@ -45,25 +46,25 @@ def test_rows_are_copied_only_if_they_must_be():
     assert np.shares_memory(DOUBLE.exact(rows).numpy(), rows)
     assert np.shares_memory(DOUBLE.tensor(DOUBLE.exact(rows)).numpy(), rows)
     rows.flags.writeable = False
-    exact = Compute.of("float32", "cpu").exact(rows)
+    exact = SINGLE.exact(rows)
     assert exact.dtype == torch.float64
     assert not np.shares_memory(exact.numpy(), rows)
-    assert Compute.of("float32", "cpu").tensor(exact).dtype == torch.float32
+    assert SINGLE.tensor(exact).dtype == torch.float32
 
 
 def test_features_are_converted_in_a_copy():
     features = FourierFeatures.draw("sobol", 16, torch.ones(2).double())
     assert DOUBLE.features(features) is features
-    assert Compute.of("float32", "cpu").features(features).W.dtype == torch.float32
+    assert SINGLE.features(features).W.dtype == torch.float32
     assert features.W.dtype == torch.float64
 
 
 def test_single_precision_sums_in_double():
     double = QAFFDE(**OPTIONS).fit(X)
-    single = QAFFDE(**OPTIONS, dtype="float32").fit(X)
-    assert single.rho_.dtype == torch.float64
-    assert torch.equal(single.rho_, single.rho_.T)
-    error = (single.rho_ - double.rho_).abs().max() / double.rho_.abs().max()
+    single = QAFFDE(**OPTIONS, compute=SINGLE).fit(X)
+    assert single.sums_.rho.dtype == torch.float64
+    assert torch.equal(single.sums_.rho, single.sums_.rho.T)
+    error = (single.sums_.rho - double.sums_.rho).abs().max() / double.sums_.rho.abs().max()
     assert 0 < error < 1e-6
     scores, expected = single.score_samples(X), double.score_samples(X)
     assert scores.dtype == np.float64
@@ -72,9 +73,9 @@ def test_single_precision_sums_in_double():
 
 
 def test_gradient_descent_scores_in_single_precision_too():
-    model = QAFFDESGD(**OPTIONS, max_iter=5, ridge=0.01).fit(X)
+    model = QAFFDESGD(**OPTIONS, training=TrainingConfig(max_iter=5), ridge=0.01).fit(X)
     expected = model.score_samples(X)
-    scores = model.set_params(dtype="float32").score_samples(X)
+    scores = model.set_params(compute=SINGLE).score_samples(X)
     np.testing.assert_allclose(scores, expected, rtol=0, atol=0.01)
     assert np.abs(scores - expected).max() > 0
 
@@ -86,7 +87,7 @@ def test_in_single_precision_no_row_falls_over_the_edge_of_its_box():
         rows[:10], rows[10:20] = low, high
         model = QAFFDE(20, 0.2 * (high - low), bounds=(low, high), random_state=0).fit(rows)
         expected = model.score_samples(rows)
-        model.set_params(dtype="float32")
+        model.set_params(compute=SINGLE)
         np.testing.assert_allclose(model.score_samples(rows), expected, rtol=0, atol=1e-3)
         edges = [model.score_samples(rows[k : k + 1])[0] for k in (0, 10)]
         np.testing.assert_allclose(edges, expected[[0, 10]], rtol=0, atol=1e-3)
@@ -94,12 +95,12 @@ def test_in_single_precision_no_row_falls_over_the_edge_of_its_box():
 
 def test_behind_an_encoder_rows_are_scored_as_they_are():
     encoder = torch.distributions.AffineTransform(1.0, 2.0)
-    model = QAFFDESGD(**OPTIONS, encoder=encoder, max_iter=2, ridge=0.01).fit(X)
+    short = TrainingConfig(max_iter=2)
+    model = QAFFDESGD(**OPTIONS, encoder=encoder, training=short, ridge=0.01).fit(X)
     expected = model.score_samples(X)
-    assert np.array_equal(model.set_params(dtype="float32").score_samples(X), expected)
+    assert np.array_equal(model.set_params(compute=SINGLE).score_samples(X), expected)
 
 
-@pytest.mark.parametrize("estimator", [QAFFDE, QAFFDESGD])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -110,21 +111,21 @@ def test_behind_an_encoder_rows_are_scored_as_they_are():
         ({"device": torch.device("cpu")}, "must be a name, such as 'cpu' or 'cuda:0'"),
     ],
 )
-def test_what_cannot_be_computed_is_refused(estimator, options, message):
+def test_what_cannot_be_computed_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        estimator(**options).fit(X)
+        ComputeConfig(**options)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device here")
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="device='cuda' cannot be used here; take 'cpu'"):
-        QAFFDE(device="cuda").fit(X)
+        ComputeConfig(device="cuda")
 
 
 @pytest.mark.parametrize("batch_size", [0, 2.5, "many"])
 def test_rows_at_a_time_are_a_number(batch_size):
     with pytest.raises(ValueError, match=r"batch_size=.* must be a whole number"):
-        QAFFDE(batch_size=batch_size).fit(X)
+        ComputeConfig(batch_size=batch_size)
 
 
 @pytest.mark.parametrize("rows", [X[:1], X[:1].astype(np.float32), X[:1].tolist(), X[:50:10]])

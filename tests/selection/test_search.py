@@ -1,0 +1,273 @@
+"""The search for a candidate, on judges whose best candidate is known."""
+
+import math
+import time
+
+import pytest
+import torch
+
+from qaffde.selection import Moments
+from qaffde.selection import search as search_module
+from qaffde.selection.base_measure import BaseSpec, within_scale
+from qaffde.selection.plan import Choice
+from qaffde.selection.policy import DEFAULT_POLICY
+from qaffde.selection.search import Search, blurrier, stiffer, wider
+from tests.selection.judges import (
+    BEST_RIDGE,
+    BOX,
+    GAUSSIAN,
+    GENERATOR,
+    SUMMIT,
+    Judge,
+    Z,
+    n_held_out,
+    run,
+    search_with,
+)
+
+ROUGH, FINE = DEFAULT_POLICY.rough_rows, DEFAULT_POLICY.fine_rows
+STEP, RIDGE_STEP = DEFAULT_POLICY.fine_step, DEFAULT_POLICY.ridge_step
+
+
+def start_of(search):
+    """Where the search for a bandwidth begins."""
+    return DEFAULT_POLICY.likelihood_start * within_scale(search.mixture)
+
+
+def test_the_summit_is_found_to_a_step():
+    found = run(search_with(Judge()), [BOX])
+    ratio = (found.bandwidth / SUMMIT).log().abs()
+    assert (ratio <= math.log(STEP)).all()
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(RIDGE_STEP)
+
+
+@pytest.mark.parametrize("bandwidth", [0.05, 5.0])
+def test_steps_lead_up_from_either_side(bandwidth):
+    start = Choice(BOX, torch.full((2,), bandwidth, dtype=torch.float64), BEST_RIDGE)
+    search = search_with(Judge())
+    move = wider(DEFAULT_POLICY.rough_step)
+    rows = ROUGH
+    found = search.climb(start, [move], rows, DEFAULT_POLICY.rough_gain, DEFAULT_POLICY.max_steps)
+    for direction in (1, -1):
+        assert search.value(move(found, direction), rows) < search.value(found, rows) + 1e-3
+    assert search.value(found, rows) > search.value(start, rows)
+
+
+def test_columns_beyond_three_share_their_stretch():
+    rows = torch.randn(200, 4, generator=GENERATOR, dtype=torch.float64)
+
+    def judge(measure, choice, splits):
+        away = (choice.bandwidth.log().mean() - math.log(0.5)).square()
+        return -away.expand(n_held_out(splits))
+
+    found = run(search_with(judge, rows=rows), [GAUSSIAN], None, 100.0)
+    ratio = found.bandwidth / start_of(search_with(judge, rows=rows))
+    assert torch.allclose(ratio, ratio[:1].expand(4))
+    assert found.bandwidth.log().mean().exp().item() == pytest.approx(0.5, rel=0.25)
+
+
+def test_a_given_bandwidth_stays():
+    h = torch.tensor([2.0, 3.0], dtype=torch.float64)
+    found = run(search_with(Judge()), [BOX], h)
+    assert torch.equal(found.bandwidth, h)
+    assert abs(math.log(found.ridge / BEST_RIDGE)) <= math.log(RIDGE_STEP)
+
+
+def test_a_given_ridge_stays():
+    found = run(search_with(Judge()), [BOX], None, 7.0)
+    assert found.ridge == pytest.approx(7.0)
+    assert ((found.bandwidth / SUMMIT).log().abs() <= math.log(STEP)).all()
+
+
+def test_where_all_is_given_nothing_is_judged():
+    judge = Judge()
+    h = torch.ones(2, dtype=torch.float64)
+    found = run(search_with(judge), [BOX], h, 5.0)
+    assert (found.base, found.ridge) == (BOX, 5.0)
+    assert torch.equal(found.bandwidth, h)
+    assert not judge.seen
+
+
+@pytest.mark.parametrize("better", ["box", "gaussian"])
+def test_the_better_measure_is_taken_at_its_own_summit(better):
+    found = run(search_with(Judge({better: 0.5})), [BOX, GAUSSIAN])
+    assert found.base.name == better
+
+
+class TellsFew:
+    """A judge to which measures look alike unless there are folds, and bare ones gain so much."""
+
+    def __init__(self, fine, bare=-1.0):
+        self.fine, self.bare, self.bared = fine, bare, []
+
+    def __call__(self, measure, choice, splits):
+        noise = torch.linspace(-1, 1, n_held_out(splits), dtype=torch.float64)
+        if choice.bare:
+            self.bared.append(choice)
+            return noise + self.fine.get("mixture", 0.0) + self.bare
+        folds = len(splits[0].train) != N_ROUGH
+        return noise + (self.fine.get(choice.base.name, 0.0) if folds else 0.0)
+
+
+MORE = torch.randn(1200, 2, generator=GENERATOR, dtype=torch.float64)
+N_ROUGH = 960
+TWO = BaseSpec("mixture", 2)
+
+
+def run_on_more(judge, specs, *, free=True, deadline=math.inf):
+    search = search_with(judge, deadline=deadline, rows=MORE)
+    assert len(search.splits[ROUGH][0].train) == N_ROUGH
+    return run(search, specs, free=free)
+
+
+@pytest.mark.parametrize("better", ["box", "mixture"])
+def test_measures_that_look_alike_are_told_apart_by_more_rows(better):
+    found = run_on_more(TellsFew({better: 0.01}), [BOX, TWO])
+    assert found.base.name == better
+
+
+def test_without_time_the_plainer_of_two_alike_is_kept():
+    past = time.monotonic() - 1
+    found = run_on_more(TellsFew({"mixture": 0.01}), [BOX, TWO], deadline=past)
+    assert found.base.name == "box"
+
+
+@pytest.mark.parametrize(("gain", "bare"), [(0.01, True), (0.0, True), (-0.01, False)])
+def test_a_mixture_is_left_bare_unless_the_rule_gains(gain, bare):
+    found = run_on_more(TellsFew({"mixture": 0.01}, gain), [BOX, TWO])
+    assert (found.base, found.bare) == (TWO, bare)
+
+
+def test_a_mixture_is_bare_only_where_that_is_allowed():
+    judge = TellsFew({"mixture": 0.01}, 1.0)
+    assert not run_on_more(judge, [TWO], free=False).bare
+    assert not judge.bared
+
+
+def test_a_bare_box_is_not_thought_of():
+    judge = TellsFew({"box": 0.01}, 1.0)
+    assert run_on_more(judge, [BOX, TWO]).base.name == "box"
+    assert not judge.bared
+
+
+def test_an_open_size_becomes_that_of_the_chosen_mixture():
+    far = torch.where(torch.arange(200)[:, None] < 100, -5.0, 5.0)
+    rows = 0.3 * Z + far
+    search = search_with(Judge(), rows=rows)
+    found = run(search, [BaseSpec("mixture", 0)])
+    assert found.base.n_components == len(search.mixture.weights) == 2
+    moments = Moments.of(rows, search.weight)
+    assert len(search.measure(found.base, found.bandwidth, moments).weights) == 2
+
+
+def test_after_the_deadline_no_step_is_taken():
+    judge = Judge()
+    found = run(search_with(judge, deadline=time.monotonic() - 1), [BOX])
+    assert not judge.seen
+    assert torch.equal(found.bandwidth, start_of(search_with(Judge())))
+
+
+def test_the_deadline_cuts_the_way_short(monkeypatch):
+    whole, cut = Judge(), Judge()
+    run(search_with(whole), [BOX])
+    clock = iter(range(1000))
+    monkeypatch.setattr(search_module.time, "monotonic", lambda: next(clock))
+    run(search_with(cut, deadline=3), [BOX])
+    assert 0 < len(set(cut.seen)) < len(set(whole.seen))
+    assert cut.seen == whole.seen[: len(cut.seen)]
+
+
+def test_a_candidate_that_would_end_too_late_is_not_begun(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(search_module.time, "monotonic", lambda: now[0])
+    finished = []
+
+    class SlowJudge(Judge):
+        def __call__(self, measure, choice, splits):
+            now[0] += 10.0
+            finished.append(now[0])
+            return super().__call__(measure, choice, splits)
+
+    run(search_with(SlowJudge(), deadline=215.0), [BOX])
+    assert 150.0 <= finished[-1] <= 215.0
+
+
+@pytest.mark.parametrize("rows", [ROUGH, FINE])
+def test_no_fitted_base_has_seen_the_rows_that_judge_it(rows):
+    def judge(measure, choice, splits):
+        (split,) = splits
+        assert torch.allclose(measure.means.squeeze(0), split.train.mean(0), atol=1e-4)
+        return split.valid[:, 0]
+
+    search_with(judge).scores(Choice(BaseSpec("mixture", 1), torch.ones(2)), rows)
+
+
+def test_known_values_are_not_judged_again():
+    first, second, reported = Judge(), Judge(), []
+    known = {}
+    search = search_with(first, known, report=lambda *entry: reported.append(entry))
+    found = run(search, [BOX, GAUSSIAN])
+    assert [name for name, _ in reported] == list(known)
+    for name, value in reported:
+        assert value == pytest.approx(known[name].mean().item())
+    again = run(search_with(second, dict(known)), [BOX, GAUSSIAN])
+    assert not second.seen
+    assert str(again) == str(found)
+
+
+def test_half_of_the_values_known_leads_to_the_same_candidate():
+    known = {}
+    found = run(search_with(Judge(), known), [BOX, GAUSSIAN])
+    half = dict(list(known.items())[: len(known) // 2])
+    judge = Judge()
+    again = run(search_with(judge, half), [BOX, GAUSSIAN])
+    assert judge.seen
+    assert str(again) == str(found)
+    assert list(half) == list(known)
+    assert all(torch.equal(half[name], known[name]) for name in known)
+
+
+def test_the_final_mixture_is_the_same_whether_values_were_known_or_not():
+    spec, h = BaseSpec("mixture", 3), torch.full((2,), 0.5, dtype=torch.float64)
+    known, measures = {}, []
+    for _ in range(2):
+        search = search_with(Judge(), known)
+        found = run(search, [spec], h)
+        moments = Moments.of(Z, search.weight)
+        measures.append(search.measure(found.base, found.bandwidth, moments))
+    assert torch.equal(measures[0].means, measures[1].means)
+
+
+def test_weights_count_in_the_mean():
+    weight = torch.arange(200, dtype=torch.float64) + 1
+
+    def judge(measure, choice, splits):
+        return torch.cat([split.valid[:, 0] for split in splits])
+
+    search = Search(Z, weight, judge, policy=DEFAULT_POLICY, seed=0)
+    value = search.value(Choice(BOX, torch.ones(2)), ROUGH)
+    assert value == pytest.approx(float(weight @ Z[:, 0] / weight.sum()))
+
+
+def test_moves_go_back_and_forth():
+    start = Choice(BOX, torch.tensor([0.5, 2.0], dtype=torch.float64), 10.0)
+    first = torch.tensor([1.0, 0.0])
+    moved = wider(2.0, first)(start, 1)
+    assert moved.bandwidth.tolist() == [1.0, 2.0]
+    assert torch.equal(wider(2.0, first)(moved, -1).bandwidth, start.bandwidth)
+    assert stiffer(3.0)(start, 1).ridge == pytest.approx(30.0)
+    assert stiffer(3.0)(stiffer(3.0)(start, 1), -1).ridge == pytest.approx(10.0)
+    blurred = blurrier(0.4)(start, 1)
+    assert blurred.base.blur == pytest.approx(0.4)
+    assert blurrier(0.4)(blurrier(0.4)(blurred, -1), -1).base.blur == 0.0
+
+
+def test_candidates_are_named_by_all_that_they_are():
+    h = torch.tensor([0.5, 2.0])
+    names = {
+        str(Choice(spec, width, ridge))
+        for spec in (BOX, GAUSSIAN, BaseSpec("mixture", 2), BaseSpec("mixture", 3))
+        for width in (h, 2 * h)
+        for ridge in (1.0, 3.0)
+    }
+    assert len(names) == 16

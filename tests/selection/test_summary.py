@@ -1,0 +1,190 @@
+"""Summaries of disjoint parts add up, in any order, to the summary of all rows."""
+
+from functools import reduce
+from itertools import pairwise, permutations
+from operator import add
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qaffde import ModelSpec, select, summarize
+from qaffde.selection import Moments, Summary
+from qaffde.selection.summary import ChunkSource, MemorySource
+from qaffde.streams import chunks
+from qaffde.training.run import Alone
+
+N = 900
+X = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=(N, 2)) * [1.0, 3.0] + [0.0, 5.0])
+WEIGHT = torch.from_numpy(np.random.default_rng(1).choice([0.5, 1.0, 2.5], N))
+ONES = torch.ones(N, dtype=torch.float64)
+
+
+def assert_same_moments(first, second):
+    assert (first.n, first.weight) == (second.n, pytest.approx(second.weight))
+    assert first.count == pytest.approx(second.count)
+    assert first.ends.equal(second.ends)
+    torch.testing.assert_close(first.mean, second.mean, rtol=1e-13, atol=0)
+    torch.testing.assert_close(first.covariance, second.covariance, rtol=1e-9, atol=1e-9)
+
+
+def assert_same_summaries(first, second):
+    assert_same_moments(first.moments, second.moments)
+    first, second = first.sorted_by_keys(), second.sorted_by_keys()
+    for name in ("rows", "weight", "keys"):
+        assert getattr(first, name).equal(getattr(second, name))
+
+
+def parts_of(sizes, seed=0, max_rows=200):
+    parts = zip(X.split(sizes), WEIGHT.split(sizes), strict=True)
+    return [Summary.of(rows, weight, seed, max_rows) for rows, weight in parts]
+
+
+# Moments
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, N - 1), max_size=6, unique=True), st.floats(-1e6, 1e6))
+def test_moments_add_up(cuts, offset):
+    edges = [0, *sorted(cuts), N]
+    sizes = [b - a for a, b in pairwise(edges)]
+    rows = X + offset
+    parts = [Moments.of(*p) for p in zip(rows.split(sizes), WEIGHT.split(sizes), strict=True)]
+    assert_same_moments(reduce(add, parts), Moments.of(rows, WEIGHT))
+    assert_same_moments(reduce(add, parts[::-1]), Moments.of(rows, WEIGHT))
+
+
+def test_moments_are_those_of_the_definition():
+    found, w = Moments.of(X, WEIGHT), WEIGHT.numpy()
+    np.testing.assert_allclose(found.mean, np.average(X, axis=0, weights=w))
+    np.testing.assert_allclose(found.covariance, np.cov(X.T, aweights=w, ddof=0))
+    assert found.count == pytest.approx(w.sum() ** 2 / (w**2).sum())
+
+
+def test_standardized_moments_are_those_of_standardized_rows():
+    location, scale = torch.tensor([[1.0, 2.0], [3.0, 0.5]], dtype=torch.float64)
+    found = Moments.of(X, WEIGHT).standardized(location, scale)
+    assert_same_moments(found, Moments.of((X - location) / scale, WEIGHT))
+
+
+# Summaries
+
+
+def test_parts_add_up_in_any_order():
+    parts = parts_of([100, 350, 1, 449])
+    expected = reduce(add, parts)
+    assert len(expected.rows) == 200
+    for order in permutations(parts):
+        assert_same_summaries(reduce(add, order), expected)
+    grouped = (parts[3] + parts[0]) + (parts[2] + parts[1])
+    assert_same_summaries(grouped, expected)
+
+
+def test_parts_have_the_moments_of_the_whole_and_all_rows_where_there_is_room():
+    whole = Summary.of(X, WEIGHT, seed=0)
+    parts = reduce(add, parts_of([100, 350, 450], max_rows=N))
+    assert_same_moments(parts.moments, whole.moments)
+    assert parts.rows.equal(X)
+    assert parts.weight.equal(WEIGHT)
+
+
+def test_samples_are_uniform_and_in_the_order_of_the_rows():
+    parts = [torch.arange(k, k + 50.0)[:, None] for k in range(0, 1000, 50)]
+    found = [Summary.of(part, torch.ones(50), seed=3, max_rows=200) for part in parts]
+    sample = reduce(add, found).rows
+    assert len(sample) == 200
+    assert 400 < sample.mean() < 600
+    assert (sample.diff(dim=0) > 0).all()
+
+
+def test_the_seed_and_the_content_of_a_part_draw_its_sample():
+    first, again, other = (Summary.of(X, ONES, seed, 20).rows for seed in (3, 3, 4))
+    assert first.equal(again)
+    assert not first.equal(other)
+    shifted = Summary.of(X + 1, ONES, 3, 20).rows - 1
+    assert not torch.allclose(first, shifted)
+
+
+def test_a_public_summary_is_that_of_its_parts():
+    whole = summarize(X.numpy(), WEIGHT.numpy(), random_state=0)
+    parts = [
+        summarize(rows.numpy(), weight.numpy(), random_state=0)
+        for rows, weight in zip(X.split(300), WEIGHT.split(300), strict=True)
+    ]
+    assert_same_moments((parts[2] + parts[0] + parts[1]).moments, whole.moments)
+    assert len(whole.rows) == N
+
+
+# One plan, wherever the rows are
+
+
+class Halves(Alone):
+    """Two processes, of which this one is the first, with half of the rows each."""
+
+    size = 2
+
+    def __init__(self, others):
+        self.others = others
+
+    def gather(self, make):
+        return [make(), self.others]
+
+
+def dask_source(rows):
+    da = pytest.importorskip("dask.array")
+    from qaffde.distributed import DaskSource
+
+    return DaskSource(da.from_array(rows.numpy(), chunks=(N // 2, 2)))
+
+
+def processes(rows, seed):
+    first, second = rows.split(N // 2)
+    others = Summary.of(second, ONES[: N // 2], seed)
+    return MemorySource(first, ONES[: N // 2], peers=Halves(others))
+
+
+SOURCES = {
+    "memory": lambda rows, seed: MemorySource(rows, ONES),
+    "chunks": lambda rows, seed: ChunkSource(chunks(list(rows.numpy().reshape(9, -1, 2)))),
+    "iterator": lambda rows, seed: ChunkSource(chunks(iter(rows.numpy().reshape(9, -1, 2)))),
+    "Dask": lambda rows, seed: dask_source(rows),
+    "processes": processes,
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_has_the_same_moments_and_rows(name):
+    found = SOURCES[name](X, 0).summarize(0)
+    assert_same_moments(found.moments, Moments.of(X, ONES))
+    assert sorted(found.rows.tolist()) == sorted(X.tolist())
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_leads_to_the_same_plan(name):
+    """With rules for the choice, which the order of rows has no say in."""
+    spec = ModelSpec(n_features=24, bandwidth="scott", base_measure="gaussian", features="sobol")
+    plan = select(SOURCES[name](X, 0).summarize(0), spec)
+    expected = select(summarize(X.numpy(), random_state=0), spec)
+    assert (plan.base, plan.rank, plan.measurement) == (
+        expected.base,
+        expected.rank,
+        expected.measurement,
+    )
+    for value in ("location", "scale", "bandwidth", "reach"):
+        torch.testing.assert_close(getattr(plan, value), getattr(expected, value))
+    for module in ("measure", "features"):
+        for found, wanted in zip(
+            getattr(plan, module).state_dict().values(),
+            getattr(expected, module).state_dict().values(),
+            strict=True,
+        ):
+            torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["memory", "chunks"])
+def test_rows_in_one_block_have_the_same_plan_to_the_bit(name):
+    plan = select(SOURCES[name](X, 0).summarize(0), seed=0)
+    assert plan.matches(select(summarize(X.numpy(), random_state=0), seed=0))
+    assert plan.trials
