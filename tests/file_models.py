@@ -12,6 +12,7 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    TrainingConfig,
 )
 from qaffde.baselines import (
     GMM,
@@ -65,7 +66,7 @@ MODELS = {
         X, _labels(), classes=["large", "small"]
     ),
     "classifier gradient": lambda: QAFFDEClassifier(
-        **CLOSED, training="gradient", max_steps=4
+        **CLOSED, method="gradient", training=TrainingConfig(max_steps=4)
     ).fit(X, _labels()),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
