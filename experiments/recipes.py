@@ -26,7 +26,6 @@ from experiments.images.methods import IMAGE_METHODS, check_recipe, find_image_m
 from experiments.images.sets import IMAGE_SETS, load_images
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, read_rows
-from qaffde.training.checkpoint import Checkpoint
 
 ROWS = ROOT / "experiments/results/recipes.jsonl"
 PAGE = ROOT / "docs/classification.md"
@@ -76,8 +75,8 @@ def measure(row: Row, scratch: Path) -> Row:
         times = Times()
         if method.is_trained:
             scratch.mkdir(parents=True, exist_ok=True)
-            checkpoint = Checkpoint(scratch / f"{row['id']}.checkpoint")
-            times, own = Times(checkpoint.peek()), {"checkpoint": checkpoint.path}
+            checkpoint = scratch / f"{row['id']}.checkpoint"
+            times, own = Times(method.peek(checkpoint)), {"checkpoint": checkpoint}
         model = method.make(row["recipe"] | own, load_images(name).image_shape, row["seed"])
         times.fit(lambda: model.fit(parts.X, parts.y))
         log_density = times.score(lambda: model.log_density(parts.X_test))
