@@ -62,7 +62,7 @@ MODELS = {
         X, _labels(), classes=["large", "small"]
     ),
     "classifier gradient": lambda: QAFFDEClassifier(
-        **CLOSED, training="gradient", max_steps=4
+        **CLOSED, method="gradient", training=TrainingConfig(max_steps=4)
     ).fit(X, _labels()),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),

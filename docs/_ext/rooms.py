@@ -34,7 +34,7 @@ def imports() -> set[tuple[str, str]]:
     pairs = set()
     for module in graph.modules:
         for other in graph.find_modules_directly_imported_by(module):
-            rooms = tuple((name.split(".") + [""])[1] for name in (module, other))
+            rooms = tuple([*name.split("."), ""][1] for name in (module, other))
             if all(rooms) and rooms[0] != rooms[1]:
                 pairs.add(rooms)
     return pairs  # type: ignore[return-value]

@@ -25,7 +25,6 @@ from experiments.images.metrics import (
 from experiments.images.pictures import pack_images
 from experiments.images.sets import IMAGE_SETS, load_images, outsiders
 from experiments.rows import Row
-from qaffde.training.checkpoint import Checkpoint
 
 EXPERIMENT = "images"
 
@@ -108,8 +107,8 @@ class ImageCell(Cell):
             parts = Parts.of(self.set, self.budget, seed)
             method, data = find_image_method(self.method), load_images(self.set)
             checkpoint = self._checkpoint(method, row["id"])
-            times = Times(None if checkpoint is None else checkpoint.peek())
-            own = {} if checkpoint is None else {"checkpoint": checkpoint.path}
+            own = {} if checkpoint is None else {"checkpoint": checkpoint}
+            times = Times(None if checkpoint is None else method.peek(checkpoint))
             model = method.make(dict(self.recipe) | own, data.image_shape, seed)
             times.fit(lambda: model.fit(parts.X, parts.y))
             log_density = times.score(lambda: model.log_density(parts.X_test))
@@ -123,11 +122,11 @@ class ImageCell(Cell):
 
         return Measured(attempt(row, work), tuple(pictures))
 
-    def _checkpoint(self, method: ImageMethod, name: str) -> Checkpoint | None:
+    def _checkpoint(self, method: ImageMethod, name: str) -> Path | None:
         if self.scratch is None or not method.is_trained:
             return None
         self.scratch.mkdir(parents=True, exist_ok=True)
-        return Checkpoint(self.scratch / f"{name}.checkpoint")
+        return self.scratch / f"{name}.checkpoint"
 
     def _foreign(self, model: Any, parts: Parts, log_density: Any, seed: int) -> Row:
         n, log_prior = self.budget.n_outside, np.log(model.class_prior_)

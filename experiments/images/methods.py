@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,9 +11,10 @@ import torch
 from experiments.images.augment import Augment, Augmentation, RandomFlip, RandomShift
 from experiments.images.flows import ImageFlowClassifier
 from experiments.images.roundtrip import ImageRoundTrip
-from qaffde import QAFFDEClassifier
+from qaffde import QAFFDEClassifier, SelectionPolicy, TrainingConfig
 from qaffde.baselines import MADE, MAF, RealNVP
 from qaffde.nn import LeNet
+from qaffde.training.checkpoint import Checkpoint, State
 
 Shape = tuple[int, int, int]
 Make = Callable[[Mapping[str, Any], Shape, int], Any]
@@ -21,6 +23,20 @@ NETWORK = ("n_codes", "dropout", "shift", "flip")
 """Parts of a recipe that the encoder and the augmentation take."""
 PIXELS = ("alpha", "n_draws", "shared")
 """Parts of a recipe that the classifier takes, not its flow."""
+TRAINING = {
+    "max_steps": "max_steps",
+    "batch_size": "batch_size",
+    "learning_rate": "learning_rate",
+    "weight_decay": "weight_decay",
+    "clip_norm": "clip_norm",
+    "validation_fraction": "validation_fraction",
+    "patience": "patience",
+    "feature_dropout": "dropout",
+    "checkpoint": "checkpoint",
+}
+"""Parts of a recipe that our training settings take, and what they call them."""
+POLICY = {"ridge": "class_ridge", "background": "background", "tolerance": "tolerance"}
+"""Parts of a recipe that our policy takes, and what it calls them."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +58,8 @@ class ImageMethod:
         Fitted attributes that a row records.
     is_trained : bool
         Whether training takes steps, and so can leave a checkpoint.
+    stage : str
+        What the file of the checkpoint is called after the name that is given.
     """
 
     label: str
@@ -52,11 +70,33 @@ class ImageMethod:
     marker: str = "o"
     attributes: tuple[str, ...] = ()
     is_trained: bool = True
+    stage: str = ""
+
+    def peek(self, checkpoint: Path) -> State | None:
+        """State that a training which was killed left there."""
+        return Checkpoint(f"{checkpoint}{self.stage}").peek()
 
 
-def _density(**fixed: Any) -> Make:
+def classifier(
+    recipe: Mapping[str, Any], seed: int, *, method: str, encoder: Any = None, **settings: Any
+) -> QAFFDEClassifier:
+    """Our classifier of a flat recipe; `settings` are more of its training."""
+    training = {TRAINING[name]: value for name, value in recipe.items() if name in TRAINING}
+    policy = {POLICY[name]: value for name, value in recipe.items() if name in POLICY}
+    rest = {k: value for k, value in recipe.items() if k not in TRAINING and k not in POLICY}
+    return QAFFDEClassifier(
+        **rest,
+        method=method,
+        encoder=encoder,
+        training=TrainingConfig(**training, **settings),
+        policy=SelectionPolicy(**policy),
+        random_state=seed,
+    )
+
+
+def _density(method: str, **settings: Any) -> Make:
     def make(recipe: Mapping[str, Any], shape: Shape, seed: int) -> Any:
-        return QAFFDEClassifier(**recipe, **fixed, random_state=seed)
+        return classifier(recipe, seed, method=method, **settings)
 
     return make
 
@@ -67,14 +107,7 @@ def _lenet(recipe: Mapping[str, Any], shape: Shape, seed: int) -> Any:
     size, share = recipe.get("n_codes", 84), recipe.get("dropout", 0.0)
     encoder = LeNet(shape, size, dropout=share, generator=weights)
     augment = augmentation(recipe.get("shift", 0), flip=recipe.get("flip", False))
-    return QAFFDEClassifier(
-        **own,
-        training="gradient",
-        encoder=encoder,
-        image_shape=shape,
-        augment=augment,
-        random_state=seed,
-    )
+    return classifier(own, seed, method="gradient", encoder=encoder, augment=augment)
 
 
 def augmentation(shift: int, *, flip: bool) -> Augmentation | None:
@@ -102,10 +135,11 @@ FIXED = (
     "random_state",
     "checkpoint",
     "image_shape",
-    "training",
-    "learn_features",
+    "method",
     "encoder",
-    "augment",
+    "plan",
+    "training",
+    "policy",
 )
 """Parameters that the method decides, not its recipe."""
 
@@ -115,14 +149,15 @@ def _of(cls: type, *more: str) -> tuple[str, ...]:
     return (*(name for name in signature(cls).parameters if name not in FIXED), *more)
 
 
-_OURS = _of(QAFFDEClassifier)
+_OURS = _of(QAFFDEClassifier, *TRAINING, *POLICY)
+_STAGE = ".learning"
 _FITTED = ("bandwidth", "n_components", "n_fourier_features", "rank", "measurement", "ridge")
 
 IMAGE_METHODS: dict[str, ImageMethod] = {
     "qaffde": ImageMethod(
         "QAFFDE",
         "ours",
-        _density(training="closed_form"),
+        _density("auto"),
         _OURS,
         "#D55E00",
         "o",
@@ -130,22 +165,44 @@ IMAGE_METHODS: dict[str, ImageMethod] = {
         is_trained=False,
     ),
     "qaffde_sgd": ImageMethod(
-        "QAFFDE-SGD", "ours", _density(training="gradient"), _OURS, "#0072B2", "s", _FITTED
+        "QAFFDE-SGD",
+        "ours",
+        _density("gradient"),
+        _OURS,
+        "#0072B2",
+        "s",
+        _FITTED,
+        stage=_STAGE,
     ),
     "qaffde_sgd_learned": ImageMethod(
         "QAFFDE-SGD, learned features",
         "ours",
-        _density(training="gradient", learn_features=True),
+        _density("gradient", learn_features=True),
         _OURS,
         "#56B4E9",
         "D",
         _FITTED,
+        stage=_STAGE,
     ),
     "lenet": ImageMethod(
-        "LeNet QAFFDE-SGD", "ours", _lenet, (*_OURS, *NETWORK), "#CC79A7", "P", _FITTED
+        "LeNet QAFFDE-SGD",
+        "ours",
+        _lenet,
+        (*_OURS, *NETWORK),
+        "#CC79A7",
+        "P",
+        _FITTED,
+        stage=_STAGE,
     ),
     "lenet_augmented": ImageMethod(
-        "LeNet QAFFDE-SGD, augmented", "ours", _lenet, (*_OURS, *NETWORK), "#A81E6A", "X", _FITTED
+        "LeNet QAFFDE-SGD, augmented",
+        "ours",
+        _lenet,
+        (*_OURS, *NETWORK),
+        "#A81E6A",
+        "X",
+        _FITTED,
+        stage=_STAGE,
     ),
     "made": ImageMethod("MADE", "baseline", _flow(MADE), _of(MADE, *PIXELS), "#009E73", "^"),
     "realnvp": ImageMethod(

@@ -20,7 +20,6 @@ from experiments.images.config import ImageConfig
 from experiments.images.methods import IMAGE_METHODS, check_recipe, find_image_method
 from experiments.images.sets import IMAGE_SETS, load_images
 from experiments.rows import RESULTS, Row, append_row, markdown_table, read_rows
-from qaffde.training.checkpoint import Checkpoint
 
 ROWS = RESULTS / "recipes.jsonl"
 
@@ -71,8 +70,8 @@ def measure(row: Row, scratch: Path) -> Row:
         times = Times()
         if method.is_trained:
             scratch.mkdir(parents=True, exist_ok=True)
-            checkpoint = Checkpoint(scratch / f"{row['id']}.checkpoint")
-            times, own = Times(checkpoint.peek()), {"checkpoint": checkpoint.path}
+            checkpoint = scratch / f"{row['id']}.checkpoint"
+            times, own = Times(method.peek(checkpoint)), {"checkpoint": checkpoint}
         model = method.make(row["recipe"] | own, load_images(name).image_shape, row["seed"])
         times.fit(lambda: model.fit(parts.X, parts.y))
         log_density = times.score(lambda: model.log_density(parts.X_test))

@@ -10,8 +10,9 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from qaffde import QAFFDEClassifier
-from qaffde.estimators import classifier_fit
+from qaffde import QAFFDEClassifier, SelectionPolicy, TrainingConfig
+from qaffde.selection.classes import project
+from qaffde.training import run as training_run
 
 RNG = np.random.default_rng(0)
 TRUTH = [
@@ -36,16 +37,22 @@ def bayes(rows):
 
 X, y = gaussians(2000, 1)
 FRESH, FRESH_Y = gaussians(500, 2)
-GIVEN = {"n_features": 40, "bandwidth": 1.0, "rank": 10, "ridge": 1e-2, "random_state": 0}
+POLICY = SelectionPolicy(class_ridge=1e-2)
+GIVEN = {"n_features": 40, "bandwidth": 1.0, "rank": 10, "policy": POLICY, "random_state": 0}
+
+
+def gradient(**settings):
+    return {"method": "gradient", "training": TrainingConfig(**settings)}
+
+
 QUICK = {"max_steps": 60, "batch_size": 128}
 MODES = {
     "closed, conditional": {},
     "closed, generative": {"objective": "generative"},
-    "gradient, conditional": {"training": "gradient", **QUICK},
-    "gradient, generative": {"training": "gradient", "objective": "generative", **QUICK},
-    "gradient, learned": {"training": "gradient", "learn_features": True, **QUICK},
-    "gradient, dropout": {"training": "gradient", "feature_dropout": 0.2, **QUICK},
-    "mixture base": {"objective": "generative", "base_measure": "mixture"},
+    "gradient, conditional": gradient(**QUICK),
+    "gradient, generative": {"objective": "generative", **gradient(**QUICK)},
+    "gradient, learned": gradient(learn_features=True, **QUICK),
+    "gradient, dropout": gradient(dropout=0.2, **QUICK),
 }
 
 
@@ -71,7 +78,7 @@ def test_each_density_has_mass_one(name, fitted, legendre):
     np.testing.assert_allclose(mass, 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["closed, generative", "gradient, generative", "mixture base"])
+@pytest.mark.parametrize("name", ["closed, generative", "gradient, generative"])
 def test_generative_densities_are_those_of_the_classes(name, fitted):
     truth = np.stack([law.logpdf(FRESH) for law in TRUTH], 1)
     of_class = np.arange(len(FRESH)), (FRESH_Y == "right").astype(int)
@@ -91,14 +98,16 @@ def test_probabilities_are_bayes_rule(name, fitted):
 @pytest.mark.parametrize("measurement", ["direct", "square_root", "pretty_good", "coherent"])
 def test_one_product_for_all_classes_is_a_loop_over_them(measurement):
     """From the definition, class by class and row by row, without the library's readings."""
-    model = QAFFDEClassifier(**GIVEN, measurement=measurement, tolerance=1e-12).fit(X, y)
-    frame, G = model.frame_, model.frame_.gram.numpy()
+    options = {**GIVEN, "policy": SelectionPolicy(class_ridge=1e-2, tolerance=1e-12)}
+    model = QAFFDEClassifier(**options, method=measurement).fit(X, y)
+    plan = model.plan_
+    G = plan.measure.gram(plan.features).numpy()
 
     def features(rows):
         Z = (rows - rows_mean) / rows_scale
         return np.cos(Z @ W.T + b) * a
 
-    W, b, a = (getattr(frame.features, name).numpy() for name in "Wba")
+    W, b, a = (getattr(plan.features, name).numpy() for name in "Wba")
     rows_mean, rows_scale = X.mean(0), X.std(0)
     phi, fresh = features(X), features(FRESH[:20])
     pooled = phi.T @ phi / len(X)
@@ -123,27 +132,27 @@ def test_one_product_for_all_classes_is_a_loop_over_them(measurement):
         M = (vectors[:, -10:] * values[-10:]) @ vectors[:, -10:].T
         for i, row in enumerate(fresh):
             expected[i, c] = row @ M @ row / np.trace(M @ G)
-    base = frame.measure.log_density(frame.projection(torch.tensor(FRESH[:20]))).numpy()
+    base = plan.measure.log_density(plan.projection(torch.tensor(FRESH[:20]))).numpy()
     log_p = np.log((1 - 1e-4) * expected + 1e-4) + base[:, None] - np.log(rows_scale).sum()
     np.testing.assert_allclose(model.log_density(FRESH[:20]), log_p, atol=1e-6)
 
 
 @pytest.mark.parametrize("measurement", ["pretty_good", "coherent"])
 def test_chunks_are_one_fit(measurement):
-    options = {**GIVEN, "measurement": measurement}
+    options = {**GIVEN, "method": measurement}
     stream = QAFFDEClassifier(**options)
     for rows, labels in zip(np.array_split(X, 4), np.array_split(y, 4), strict=True):
         stream.partial_fit(rows, labels, classes=LABELS)
-    whole = copy.deepcopy(stream).set_params(warm_start=True).fit(X, y)
+    whole = QAFFDEClassifier(plan=stream.plan_).fit(X, y)
     np.testing.assert_allclose(stream.log_density(FRESH), whole.log_density(FRESH), atol=1e-10)
     np.testing.assert_allclose(stream.class_prior_, whole.class_prior_, atol=1e-12)
 
 
 def test_rows_may_be_added_to_a_fit():
-    first = QAFFDEClassifier(**GIVEN, measurement="pretty_good").fit(X[:1000], y[:1000])
+    first = QAFFDEClassifier(**GIVEN, method="pretty_good").fit(X[:1000], y[:1000])
     before = first.log_density(FRESH)
     added = copy.deepcopy(first).partial_fit(X[1000:], y[1000:])
-    whole = copy.deepcopy(first).set_params(warm_start=True).fit(X, y)
+    whole = QAFFDEClassifier(plan=first.plan_).fit(X, y)
     np.testing.assert_allclose(added.log_density(FRESH), whole.log_density(FRESH), atol=1e-10)
     assert np.abs(added.log_density(FRESH) - before).max() > 1e-3
 
@@ -158,7 +167,7 @@ def test_a_class_that_is_yet_to_come():
 @pytest.mark.parametrize("measurement", ["square_root", "pretty_good", "coherent"])
 def test_weights_are_repetitions(measurement):
     weight = RNG.integers(0, 4, size=300)
-    options = {**GIVEN, "measurement": measurement}
+    options = {**GIVEN, "method": measurement}
     weighted = QAFFDEClassifier(**options).fit(X[:300], y[:300], sample_weight=weight)
     repeated = QAFFDEClassifier(**options).fit(
         np.repeat(X[:300], weight, 0), np.repeat(y[:300], weight)
@@ -167,9 +176,9 @@ def test_weights_are_repetitions(measurement):
     np.testing.assert_allclose(weighted.class_prior_, repeated.class_prior_)
 
 
-@pytest.mark.parametrize("training", ["closed_form", "gradient"])
-def test_priors_shift_log_odds_exactly(training):
-    options = {**GIVEN, "training": training, "max_steps": 5}
+@pytest.mark.parametrize("more", [{}, gradient(max_steps=5)], ids=["closed form", "gradient"])
+def test_priors_shift_log_odds_exactly(more):
+    options = {**GIVEN, **more}
     plain = QAFFDEClassifier(**options).fit(X, y)
     even = QAFFDEClassifier(**options, priors=[0.5, 0.5]).fit(X, y)
     np.testing.assert_array_equal(even.log_density(FRESH), plain.log_density(FRESH))
@@ -213,8 +222,7 @@ def test_units_change_nothing_but_the_jacobian():
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_a_seed_repeats_a_fit(dropout):
-    options = {"n_features": 40, "training": "gradient", "max_steps": 10}
-    options["feature_dropout"] = dropout
+    options = {"n_features": 40, **gradient(max_steps=10, dropout=dropout)}
     first, second, other = (
         QAFFDEClassifier(**options, random_state=seed).fit(X, y).log_density(FRESH)
         for seed in (0, 0, 1)
@@ -225,19 +233,19 @@ def test_a_seed_repeats_a_fit(dropout):
 
 @pytest.mark.parametrize("learn_features", [False, True])
 def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monkeypatch):
-    options = {**GIVEN, "training": "gradient", "max_steps": 20, "learn_features": learn_features}
-    options["feature_dropout"] = 0.2
-    plain = QAFFDEClassifier(**options).fit(X, y)
-    model = QAFFDEClassifier(**options, checkpoint=tmp_path / "fit", verbose=True)
+    settings = {"max_steps": 20, "learn_features": learn_features, "dropout": 0.2}
+    plain = QAFFDEClassifier(**GIVEN, **gradient(**settings)).fit(X, y)
+    kept = gradient(**settings, checkpoint=tmp_path / "fit")
+    model = QAFFDEClassifier(**GIVEN, **kept, verbose=True)
 
     def kill(history):
         if history.steps[-1] == 11:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(classifier_fit, "print_progress", lambda steps: kill)
+    monkeypatch.setattr(training_run, "print_progress", lambda steps: kill)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
-    assert [path.name for path in tmp_path.iterdir()] == ["fit"]
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.learning"]
     model.set_params(verbose=False).fit(X, y)
     assert model.history_[0].steps == plain.history_[0].steps
     np.testing.assert_array_equal(model.log_density(FRESH), plain.log_density(FRESH))
@@ -249,10 +257,10 @@ class TestFeatureDropout:
 
     @pytest.mark.parametrize("learn_features", [False, True])
     def test_is_of_training_alone(self, learn_features):
-        options = {**GIVEN, "training": "gradient", "max_steps": 20}
-        options["learn_features"] = learn_features
+        settings = {"max_steps": 20, "learn_features": learn_features}
         plain, without = (
-            QAFFDEClassifier(**options, feature_dropout=share).fit(X, y) for share in (0.0, 0.5)
+            QAFFDEClassifier(**GIVEN, **gradient(**settings, dropout=share)).fit(X, y)
+            for share in (0.0, 0.5)
         )
         seen, again = (without.log_density(FRESH) for _ in range(2))
         np.testing.assert_array_equal(seen, again)
@@ -263,17 +271,16 @@ class TestFeatureDropout:
         few, rest, few_y, rest_y = train_test_split(
             rows / 16, labels, test_size=0.6, random_state=2
         )
-        options = {"n_components": 30, "bandwidth": 1.5, "max_steps": 200, "patience": None}
+        settings = {"max_steps": 200, "patience": None, "learn_features": True}
         plain, without = (
             log_loss(
                 rest_y,
                 QAFFDEClassifier(
                     200,
-                    training="gradient",
-                    learn_features=True,
-                    feature_dropout=share,
+                    1.5,
+                    n_components=30,
                     random_state=0,
-                    **options,
+                    **gradient(**settings, dropout=share),
                 )
                 .fit(few, few_y)
                 .predict_proba(rest),
@@ -291,7 +298,7 @@ class TestProjection:
         rows, labels = self.digits[:600], self.labels[:600] % 2
         options = {**GIVEN, "bandwidth": 20.0, "features": "random"}
         model = QAFFDEClassifier(**options, n_components=3).fit(rows, labels)
-        axes = model.frame_.projection.axes.numpy()
+        axes = model.plan_.axes.numpy()
         np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-10)
         centred = rows - rows.mean(0)
         variance = np.sort(np.linalg.eigvalsh(np.cov(rows.T, bias=True)))[::-1]
@@ -306,7 +313,7 @@ class TestProjection:
     def test_refuses_what_the_projection_leaves_out(self):
         """Rows of one projection, one of them far from the plane: as probable, less dense."""
         model = QAFFDEClassifier(**GIVEN, n_components=10).fit(self.digits, self.labels)
-        axes = model.frame_.projection.axes.numpy()
+        axes = model.plan_.axes.numpy()
         aside = np.linalg.svd(axes.T)[2][-1]
         near, far = self.digits[:50], self.digits[:50] + 40 * aside
         np.testing.assert_allclose(model.predict_proba(far), model.predict_proba(near), atol=1e-9)
@@ -335,21 +342,25 @@ class TestProjection:
         model = QAFFDEClassifier(**GIVEN, n_components=n_components).fit(rows, self.labels)
         assert abs(model.n_components_ - expected) <= 1
 
-    def test_white_components_have_one_variance(self):
-        model = QAFFDEClassifier(**GIVEN, n_components=5, whiten=True).fit(
-            self.digits, self.labels
-        )
-        Z = model.frame_.projection(torch.tensor(self.digits))
-        np.testing.assert_allclose(Z.std(0, correction=0), 1, atol=1e-8)
+    def test_rows_are_projected_in_blocks(self, monkeypatch):
+        monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
+        few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
+        monkeypatch.undo()
+        plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
+        rows = torch.tensor(self.digits)
+        Z = project(few.projection, rows)
+        np.testing.assert_allclose(Z, project(plan.projection, rows), atol=1e-9)
+        np.testing.assert_allclose(Z, plan.standardize(rows), atol=1e-9)
+        np.testing.assert_allclose(Z.var(0, correction=0).mean(), 1)
 
     @pytest.mark.parametrize(
         ("options", "least"),
         [
             ({}, 0.97),
-            ({"training": "gradient", "max_steps": 150}, 0.96),
-            ({"training": "gradient", "learn_features": True, "max_steps": 100}, 0.96),
+            (gradient(max_steps=150), 0.96),
+            (gradient(learn_features=True, max_steps=100), 0.96),
             ({"objective": "generative"}, 0.88),
-            ({"objective": "generative", "training": "gradient", "max_steps": 60}, 0.88),
+            ({"objective": "generative", **gradient(max_steps=60)}, 0.88),
         ],
         ids=["closed", "gradient", "learned", "closed, generative", "gradient, generative"],
     )
@@ -359,3 +370,73 @@ class TestProjection:
         )
         model = QAFFDEClassifier(250, random_state=0, **options).fit(rows, labels)
         assert model.score(fresh, fresh_labels) > least
+
+
+class TestPlan:
+    """What was chosen, and fits without a search."""
+
+    @pytest.mark.parametrize("name", MODES)
+    def test_a_plan_fits_without_search(self, name, fitted, monkeypatch):
+        model = fitted[name]
+        options = {k: v for k, v in MODES[name].items() if k in ("objective", "training")}
+        monkeypatch.setattr("qaffde.estimators.classifier.select_classes", None)
+        again = QAFFDEClassifier(plan=model.plan_, random_state=0, **options).fit(X, y)
+        np.testing.assert_allclose(again.log_density(FRESH), model.log_density(FRESH), atol=1e-9)
+        assert again.plan_ is model.plan_
+
+    def test_it_says_what_was_chosen_from_what(self, fitted):
+        plan = fitted["closed, conditional"].plan_
+        chosen = [trial for trial in plan.trials if trial.chosen]
+        assert len(chosen) == 1
+        assert chosen[0].log_likelihood == max(trial.log_likelihood for trial in plan.trials)
+        measurements = {"pretty_good", "coherent", "square_root"}
+        assert {m for m in measurements if any(m in trial.name for trial in plan.trials)} == (
+            measurements
+        )
+        text = str(plan)
+        assert text.startswith("Plan (classifier, selected on 2,000 rows)")
+        assert f"measurement   {plan.measurement}" in text
+        assert f"{chosen[0].log_likelihood:.5f}  chosen" in text
+        best = -log_loss(FRESH_Y, bayes(FRESH))
+        assert chosen[0].log_likelihood == pytest.approx(best, abs=0.1)
+
+    def test_nothing_is_tried_where_all_is_given(self):
+        assert QAFFDEClassifier(**GIVEN, method="coherent").fit(X, y).plan_.trials == ()
+
+    def test_more_features_are_tried_at_finer_bandwidths_only(self):
+        policy = SelectionPolicy(class_features=30, class_bandwidths=(0.2, 0.5, 1.0, 2.0))
+        plan = QAFFDEClassifier(60, policy=policy, random_state=0).fit(X, y).plan_
+        few = [t.name for t in plan.trials if "30 features" in t.name]
+        many = [t.name for t in plan.trials if "60 features" in t.name]
+        assert len(few) + len(many) == len(plan.trials)
+        assert 0 < len(many) < len(few)
+        assert sum(trial.chosen for trial in plan.trials) == 1
+
+    @pytest.mark.parametrize("field", ["background", "tolerance", "class_ridge"])
+    def test_the_policy_counts(self, field):
+        policy = SelectionPolicy(**{field: 0.2})
+        options = {"n_features": 40, "bandwidth": 1.0, "method": "coherent", "random_state": 0}
+        plain = QAFFDEClassifier(**options).fit(X, y).log_density(FRESH)
+        other = QAFFDEClassifier(**options, policy=policy).fit(X, y).log_density(FRESH)
+        assert np.abs(plain - other).max() > 1e-3
+
+    def test_parameters_do_not_change_a_fit(self, fitted):
+        model = copy.deepcopy(fitted["closed, conditional"]).partial_fit(X[:5], y[:5])
+        expected = copy.deepcopy(model).predict_log_proba(FRESH)
+        changed = model.set_params(rank=1, priors=[0.5, 0.5], policy=POLICY)
+        np.testing.assert_array_equal(changed.predict_log_proba(FRESH), expected)
+
+    def test_a_failed_fit_changes_nothing(self, fitted):
+        model = copy.deepcopy(fitted["closed, conditional"])
+        expected = model.log_density(FRESH)
+        with pytest.raises(ValueError, match="only the class"):
+            model.fit(X[:, :1], np.zeros(len(X)))
+        np.testing.assert_array_equal(model.log_density(FRESH), expected)
+
+    def test_labels_keep_equal_rows_apart(self):
+        """Copies of a row in both classes: held-out rows must not forget one of them."""
+        rows, labels = np.repeat(X, 2, 0), np.tile(LABELS, len(X))
+        model = QAFFDEClassifier(30, random_state=0).fit(rows, labels)
+        [chosen] = [trial for trial in model.plan_.trials if trial.chosen]
+        assert chosen.log_likelihood == pytest.approx(-np.log(2), abs=0.05)
+        np.testing.assert_allclose(model.predict_proba(FRESH), 0.5, atol=1e-6)

@@ -9,25 +9,22 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 
-from qaffde import QAFFDEClassifier
+from qaffde import QAFFDEClassifier, TrainingConfig
 from qaffde.nn import LeNet
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
 SMALL = {"n_codes": 12, "n_filters": (4, 6)}
-OPTIONS = {
-    "n_features": 100,
-    "rank": 4,
-    "training": "gradient",
-    "image_shape": (1, 8, 8),
-    "batch_size": 128,
-    "learning_rate": 1e-2,
-    "random_state": 0,
-}
+OPTIONS = {"n_features": 100, "rank": 4, "method": "gradient", "random_state": 0}
+SETTINGS = {"batch_size": 128, "learning_rate": 1e-2}
 
 
-def model(**options):
-    return QAFFDEClassifier(encoder=LeNet((1, 8, 8), **SMALL), **{**OPTIONS, **options})
+def model(encoder=None, options=(), **settings):
+    return QAFFDEClassifier(
+        encoder=LeNet((1, 8, 8), **SMALL) if encoder is None else encoder,
+        training=TrainingConfig(**SETTINGS, **settings),
+        **{**OPTIONS, **dict(options)},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +69,16 @@ def test_a_clone_fits_the_same():
     np.testing.assert_array_equal(first.log_density(X[:9]), second.log_density(X[:9]))
 
 
+def test_the_plan_is_one_of_codes(fitted):
+    plan = fitted.plan_
+    assert (plan.measurement, plan.n_dims, plan.trials) == ("gradient", 12, ())
+    again = model(options={"plan": plan, "n_features": "auto", "rank": "auto"}, max_steps=300)
+    again.fit(X[:1200], y[:1200])
+    np.testing.assert_array_equal(again.log_density(X[:9]), fitted.log_density(X[:9]))
+    with pytest.raises(ValueError, match="the plan is one of 12 columns, but X has 64"):
+        QAFFDEClassifier(plan=plan).fit(X, y)
+
+
 def test_features_learn_only_if_asked():
     frozen, learned = (
         model(max_steps=4, learn_features=choice).fit(X[:300], y[:300]) for choice in (False, True)
@@ -82,8 +89,9 @@ def test_features_learn_only_if_asked():
 
 
 def test_adaptive_features_come_before():
-    adapted = model(max_steps=2, features="adaptive", n_features=20).fit(X[:100], y[:100])
-    plain = model(max_steps=2, n_features=20).fit(X[:100], y[:100])
+    few = {"n_features": 20}
+    adapted = model(options=few | {"features": "adaptive"}, max_steps=2).fit(X[:100], y[:100])
+    plain = model(options=few, max_steps=2).fit(X[:100], y[:100])
     assert adapted.predict(X[:5]).shape == (5,)
     assert adapted.density_.born.features.W.shape == plain.density_.born.features.W.shape
 
@@ -91,7 +99,7 @@ def test_adaptive_features_come_before():
 def test_an_encoder_of_plain_columns():
     """Without image_shape an encoder sees rows as they are, whatever it is."""
     layers = torch.nn.Sequential(torch.nn.Linear(64, 20), torch.nn.ReLU(), torch.nn.Linear(20, 5))
-    plain = model(max_steps=150).set_params(encoder=layers, image_shape=None)
+    plain = model(layers, max_steps=150)
     assert plain.fit(X[:1200], y[:1200]).score(X[1200:], y[1200:]) > 0.8
     assert plain.n_components_ == 5
 
@@ -168,10 +176,9 @@ class TestLeNet:
 def test_dropout_follows_random_state_and_the_file(tmp_path):
     pytest.importorskip("safetensors", reason="model files need the extra 'files'")
     first, second, other = (
-        QAFFDEClassifier(
-            encoder=LeNet((1, 8, 8), **SMALL, dropout=0.4),
-            **{**OPTIONS, "max_steps": 4, "random_state": seed},
-        ).fit(X[:300], y[:300])
+        model(LeNet((1, 8, 8), **SMALL, dropout=0.4), {"random_state": seed}, max_steps=4).fit(
+            X[:300], y[:300]
+        )
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first.log_density(X[:9]), second.log_density(X[:9]))

@@ -4,20 +4,31 @@ import numpy as np
 import pytest
 import torch
 
-from qaffde import QAFFDEClassifier
+from qaffde import QAFFDE, QAFFDEClassifier, SelectionPolicy, TrainingConfig
 from qaffde.nn import LeNet
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 4))
 y = np.arange(100) % 2
 ONES = np.ones(100)
-GRADIENT = {"training": "gradient", "max_steps": 2}
+GRADIENT = {"method": "gradient", "max_steps": 2}
 ENCODED = {**GRADIENT, "encoder": torch.nn.Linear(4, 2)}
+SETTINGS = set(TrainingConfig.__dataclass_fields__)
+CONSTANTS = set(SelectionPolicy.__dataclass_fields__) - {"rank"}  # rank is the estimator's
+
+
+def make(**options):
+    """A classifier of parameters, training settings and constants of the policy."""
+    training = {name: options.pop(name) for name in options.keys() & SETTINGS}
+    policy = {name: options.pop(name) for name in options.keys() & CONSTANTS}
+    return QAFFDEClassifier(
+        training=TrainingConfig(**training), policy=SelectionPolicy(**policy), **options
+    )
 
 
 def fit(rows=X, labels=y, sample_weight=None, **options):
     options = {"n_features": 10, "random_state": 0} | options
-    return lambda: QAFFDEClassifier(**options).fit(rows, labels, sample_weight=sample_weight)
+    return lambda: make(**options).fit(rows, labels, sample_weight=sample_weight)
 
 
 def partial_fit(rows=X, labels=y, classes=(0, 1), **options):
@@ -32,6 +43,12 @@ def later(rows, labels, **options):
 def score(rows, method="predict"):
     model = QAFFDEClassifier(10, 1.0).fit(X, y)
     return lambda: getattr(model, method)(rows)
+
+
+def shaped(shape):
+    encoder = torch.nn.Linear(4, 2)
+    encoder.image_shape = shape
+    return {**GRADIENT, "encoder": encoder}
 
 
 class Wrong(torch.nn.Module):
@@ -69,26 +86,19 @@ PARAMETERS = {
     "n_features=1 must be a whole number of at least 2": {"n_features": 1},
     "bandwidth=-1 must be one of auto, a positive number": {"bandwidth": -1},
     "rank=0 must be a whole number": {"rank": 0},
-    "features='lattice' is not known; choose one of auto, sobol": {"features": "lattice"},
-    "training='sgd' is not known; choose one of closed_form, gradient": {"training": "sgd"},
+    "features='lattice' is not known; choose one of auto, random": {"features": "lattice"},
+    "method='sgd' is not known; choose one of auto, direct, .* gradient": {"method": "sgd"},
     "objective='joint' is not known; choose one of conditional": {"objective": "joint"},
-    "measurement='weak' is not known; choose one of auto, direct": {"measurement": "weak"},
-    "base_measure='box' is not known; choose one of gaussian": {"base_measure": "box"},
-    "n_base_components=0 must be a whole number": {"n_base_components": 0},
-    "n_base_components=60 is too many for 100 rows": {
-        "n_base_components": 60,
-        "base_measure": "mixture",
-    },
     'n_components=0 must be a whole number of at least 1 or "auto"': {"n_components": 0},
-    "ridge=2 must be a number": {"ridge": 2},
+    "class_ridge=2 must be a number": {"class_ridge": 2},
     "background=0 must be a number": {"background": 0},
     "tolerance=1 must be a number": {"tolerance": 1},
-    "feature_dropout=1 must be a number": {**GRADIENT, "feature_dropout": 1},
-    "feature_dropout='some' must be a number": {**GRADIENT, "feature_dropout": "some"},
-    'feature_dropout needs training="gradient"': {"feature_dropout": 0.5},
-    'feature_dropout needs objective="conditional"': {
+    "dropout=1 must be a number": {**GRADIENT, "dropout": 1},
+    "dropout='some' must be a number": {**GRADIENT, "dropout": "some"},
+    'dropout needs method="gradient"': {"dropout": 0.5},
+    'dropout needs objective="conditional"': {
         **GRADIENT,
-        "feature_dropout": 0.5,
+        "dropout": 0.5,
         "objective": "generative",
     },
     "validation_fraction=1 must be a number": {"validation_fraction": 1},
@@ -101,23 +111,28 @@ PARAMETERS = {
     r"priors=\[1.5, -0.5\] must be 2 numbers": {"priors": [1.5, -0.5]},
     "priors='even' must be 2 numbers": {"priors": "even"},
     "checkpoint needs a random_state": {**GRADIENT, "checkpoint": "x", "random_state": None},
-    'encoder needs training="gradient"': {"encoder": torch.nn.Linear(4, 2)},
-    'learn_features needs training="gradient"': {"learn_features": True},
-    'checkpoint needs training="gradient"': {"checkpoint": "x"},
+    'encoder needs method="gradient"': {"encoder": torch.nn.Linear(4, 2)},
+    'learn_features needs method="gradient"': {"learn_features": True},
+    'checkpoint needs method="gradient"': {"checkpoint": "x"},
+    'augment needs method="gradient"': {"augment": abs},
     "augment needs an encoder": {**GRADIENT, "augment": abs},
-    "image_shape needs an encoder": {**GRADIENT, "image_shape": (1, 2, 2)},
     "encoder=3 must be a torch module": {**GRADIENT, "encoder": 3},
     "augment=3 must be callable as": {**ENCODED, "augment": 3},
-    r"image_shape=\(1, 2, 3\) must be .* of product 4": {**ENCODED, "image_shape": (1, 2, 3)},
-    "image_shape=4 must be positive whole numbers": {**ENCODED, "image_shape": 4},
+    r"image_shape=\(1, 2, 3\) must be .* of product 4": shaped((1, 2, 3)),
+    "image_shape=4 must be positive whole numbers": shaped(4),
+    r"image_shape=\(1, 4, 4\) must be .* of product 4": {
+        **GRADIENT,
+        "encoder": LeNet((1, 4, 4)),
+    },
     "cannot train an encoder: a likelihood of codes grows without bound": {
         **ENCODED,
         "objective": "generative",
     },
     r"encoder cannot take inputs of shape \(2, 4\).*image_shape=\(channels": {
         **GRADIENT,
-        "encoder": LeNet((1, 4, 4)),
+        "encoder": torch.nn.Conv2d(1, 1, 3),
     },
+    "plan=3 must be a Plan: the plan_ of a fit": {"plan": 3},
     r"encoder must return codes of shape \(n, k\), got \(\)": {**GRADIENT, "encoder": Wrong()},
     "one positive number for each of the 2 columns": {**ENCODED, "bandwidth": [1, 2, 3]},
 }
@@ -136,8 +151,22 @@ def test_bad_input(case):
         call()
 
 
-def test_gradient_training_adds_no_rows():
-    model = QAFFDEClassifier(training="gradient")
+def test_plans_of_other_models():
+    density = QAFFDE(10, 1.0, random_state=0).fit(X).plan_
+    with pytest.raises(ValueError, match=r"the plan is one of closed_form; .* needs classifier"):
+        QAFFDEClassifier(plan=density).fit(X, y)
+    plan = QAFFDEClassifier(10, 1.0).fit(X, y).plan_
+    with pytest.raises(ValueError, match="the plan is one of 4 columns, but X has 2"):
+        QAFFDEClassifier(plan=plan).fit(X[:, :2], y)
+    with pytest.raises(ValueError, match=r"the plan is one of classifier; .* needs closed_form"):
+        QAFFDE(plan=plan).fit(X)
+
+
+@pytest.mark.parametrize("given", ["method", "plan"])
+def test_gradient_training_adds_no_rows(given):
+    model = QAFFDEClassifier(10, 1.0, method="gradient", training=TrainingConfig(max_steps=2))
+    if given == "plan":
+        model = QAFFDEClassifier(plan=model.fit(X, y).plan_)
     assert not hasattr(model, "partial_fit")
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as error:
         model.partial_fit(X, y, classes=[0, 1])
@@ -152,5 +181,5 @@ def test_constant_columns_and_copies_are_no_reason_to_stop():
 
 def test_few_rows_need_no_choice():
     model = QAFFDEClassifier(random_state=0).fit([[0.0], [0.1], [3.0], [3.1]], list("aabb"))
-    assert model.search_ == {}
+    assert model.plan_.trials == ()
     assert list(model.predict([[0.05], [3.05]])) == ["a", "b"]

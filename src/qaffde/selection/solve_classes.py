@@ -19,7 +19,7 @@ from qaffde.nn.class_density import ClassBorn, ClassDensity, ImageCoder
 from qaffde.selection.classes import project
 from qaffde.selection.plan import Plan
 from qaffde.training import History, TrainingConfig, hold_out, train
-from qaffde.training.class_likelihood import LOSSES, ClassNetwork, ClassStates
+from qaffde.training.class_likelihood import LOSSES, ClassStates
 from qaffde.training.class_readings import ROUGH, ClassReader
 from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
@@ -81,31 +81,23 @@ def train_classes(
     else:
         inputs = rows.X
         start = _random_start(plan, space, rows.n_classes, generator)
-    module: ClassStates | ClassNetwork
     learns = coder is not None or training.learn_features
-    if not learns and len(inputs) * len(space.level) <= MAX_COORDINATES:
-        module = ClassStates(
-            start,
-            1 - space.ridge / space.level,
-            rows.log_prior,
-            epsilon,
-            penalized=generative,
-            dropout=training.dropout,
-        )
+    in_coordinates = not learns and len(inputs) * len(space.level) <= MAX_COORDINATES
+    module = ClassStates(
+        space,
+        start,
+        rows.log_prior,
+        epsilon,
+        generative=generative,
+        in_coordinates=in_coordinates,
+        learn_features=training.learn_features,
+        dropout=training.dropout,
+        coder=coder,
+        augment=training.augment,
+        generator=generator,
+    )
+    if in_coordinates:
         inputs = space.coordinates(inputs)
-    else:
-        module = ClassNetwork(
-            space,
-            start,
-            rows.log_prior,
-            epsilon,
-            generative=generative,
-            learn_features=training.learn_features,
-            dropout=training.dropout,
-            coder=coder,
-            augment=training.augment,
-            generator=generator,
-        )
     parts = inputs.float(), (rows.weight / rows.weight.mean()).float(), rows.y
     config = training.loop(BATCH_SIZE, run.left)
     history = train(

@@ -25,54 +25,7 @@ no say: the normaliser of a class is then but a slowly moving constant."""
 
 
 class ClassStates(nn.Module):
-    """Density matrices of C classes in coordinates that are known.
-
-    Parameters
-    ----------
-    factor : Tensor of shape (C, r, n)
-        A, the start.
-    metric : Tensor of shape (n,)
-        Mass of each coordinate on the base measure.
-    log_prior : Tensor of shape (C,)
-    epsilon : float
-        Weight of the base measure in each density.
-    penalized : bool
-        Whether coordinates count as of mass one while training: the ridge's penalty.
-    dropout : float, default=0.0
-        Share of the coordinates that a step of training does not see.
-    """
-
-    metric: Tensor
-    log_prior: Tensor
-
-    def __init__(
-        self,
-        factor: Tensor,
-        metric: Tensor,
-        log_prior: Tensor,
-        epsilon: float,
-        *,
-        penalized: bool,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(factor.clone())
-        self.dropout = nn.Dropout(dropout)
-        self.register_buffer("metric", metric)
-        self.register_buffer("log_prior", log_prior)
-        self.epsilon = epsilon
-        self.penalized = penalized
-
-    def forward(self, e: Tensor) -> Tensor:
-        """Log-densities of shape (n, C), relative to the base measure."""
-        flat = self.penalized and self.training
-        metric = torch.ones_like(self.metric) if flat else self.metric
-        seen = QF.born_rule(self.dropout(e), self.factor)
-        return log_defended(seen / QF.born_mass(self.factor, metric), self.epsilon)
-
-
-class ClassNetwork(nn.Module):
-    """Density matrices of C classes behind features, and an encoder, that may learn.
+    """Density matrices of C classes that learn, and with them features or an encoder.
 
     Parameters
     ----------
@@ -82,11 +35,14 @@ class ClassNetwork(nn.Module):
         A, the start.
     log_prior : Tensor of shape (C,)
     epsilon : float
+        Weight of the base measure in each density.
     generative : bool
         Whether likelihoods count, and with them the gradient of G and the ridge's penalty.
-    learn_features : bool
+    in_coordinates : bool, default=False
+        Whether inputs are coordinates e, and not rows: where neither features nor encoder learn.
+    learn_features : bool, default=False
     dropout : float, default=0.0
-        Share of the features that a step of training does not see.
+        Share of the features, or coordinates, that a step of training does not see.
     coder : ImageCoder, optional
     augment : callable, optional
         ``augment(images, generator)``, while training.
@@ -97,6 +53,7 @@ class ClassNetwork(nn.Module):
     transform: Tensor
     log_prior: Tensor
     gram: Tensor
+    penalty: Tensor
     age: Tensor
 
     def __init__(
@@ -107,34 +64,37 @@ class ClassNetwork(nn.Module):
         epsilon: float,
         *,
         generative: bool,
-        learn_features: bool,
+        in_coordinates: bool = False,
+        learn_features: bool = False,
         dropout: float = 0.0,
         coder: ImageCoder | None = None,
         augment: Augment | None = None,
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        start = space.features
+        start, share = space.features, space.ridge / space.level
         self.features = FourierFeatures(start.W, start.b, start.a, learnable=learn_features)
         self.measure = deepcopy(space.measure)
         self.coder, self.dropout = coder, nn.Dropout(dropout)
         self.factor = nn.Parameter(factor.clone())
-        self.epsilon, self.ridge = epsilon, space.ridge
+        self.epsilon, self.in_coordinates = epsilon, in_coordinates
         self.generative, self.learn_features = generative, learn_features
         self.augment, self.generator = augment, generator
+        gram = 1 - share if in_coordinates else space.measure.gram(start)
         self.register_buffer("transform", space.transform)
         self.register_buffer("log_prior", log_prior)
-        self.register_buffer("gram", space.measure.gram(space.features))
+        self.register_buffer("gram", gram)
+        self.register_buffer("penalty", share if in_coordinates else share.new_tensor(space.ridge))
         self.register_buffer("age", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C), relative to the base measure."""
-        L = self.factor @ self.transform.T
+        L = self.factor if self.in_coordinates else self.factor @ self.transform.T
         mass = QF.born_mass(L, self._gram())
         if self.generative and self.training:
-            mass = mass + self.ridge * L.square().sum((1, 2))
-        phi = self.dropout(self.features(self._codes(x)))
-        return log_defended(QF.born_rule(phi, L) / mass, self.epsilon)
+            mass = mass + (self.penalty * L.square()).sum((1, 2))
+        seen = x if self.in_coordinates else self.features(self._codes(x))
+        return log_defended(QF.born_rule(self.dropout(seen), L) / mass, self.epsilon)
 
     def _codes(self, x: Tensor) -> Tensor:
         if self.coder is None:

@@ -7,7 +7,7 @@ import torch
 
 from qaffde.nn import BornDensity, FourierFeatures, KernelMeasure, expand
 from qaffde.nn.calculus.mixture import log_densities
-from qaffde.nn.density import Density
+from qaffde.nn import Density
 from tests.calculus_models import (
     KINDS,
     axis,
