@@ -8,6 +8,7 @@ very tasks that ``qaffde.distributed`` gives to its workers.
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from pickle import dumps
 from statistics import median
@@ -15,15 +16,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from qaffde.estimators.assembly import frequency_kind
 from threadpoolctl import threadpool_limits
 
 from benchmarks.out_of_core import disk_bytes, parquet, resident
 from experiments.rows import Row, provenance
 from qaffde import QAFFDE
 from qaffde import functional as QF
+<<<<<<< HEAD
 from qaffde.distributed.partitions import FAN_IN, gather, look_at, on_part, total, tree
 from qaffde.streams import chunks
+=======
+from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
+from qaffde.selection import ModelSpec
+from qaffde.selection.solve import read, sum_part
+from qaffde.selection.summary import accept
+from qaffde.selection.summary import SAMPLE_ROWS
+from qaffde.streams.arrow import open_dataset, read_dataset
+from qaffde.training.config import DOUBLE
+>>>>>>> tst
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}
 """Two numbers of rows, for each number of columns."""
@@ -59,20 +69,18 @@ def density_matrix(d: int, n_features: int) -> Iterator[Row]:
     """The pass over rows, the sum of two of its results, and the reading of the last."""
     model = QAFFDE(n_features, 0.5, bounds=(-10, 10), rank=100, random_state=0)
     model.fit(_draw(1000, d))
-    frame = model.frame_
-    shared = frame, model._compute()
+    plan, task = model.plan_, partial(sum_part, model.plan_, DOUBLE)
     given = {
         "d": d,
         "n_features": n_features,
-        "frequencies": frequency_kind("auto", d),
+        "frequencies": ModelSpec().frequency_kind(d),
     }
-    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(gather, X, None, 0, None, shared), d)
-    yield {"what": "pass", **given, **cost, **work(frame.features.W, d)}
-    part = on_part(gather, _draw(1000, d), None, 0, None, shared)
+    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, None), d)
+    yield {"what": "pass", **given, **cost, **work(plan.features.W, d)}
+    part = on_part(task, _draw(1000, d), None, 0, None)
     seconds = median(_seconds(lambda: part + part) for _ in range(REPETITIONS))
     yield {"what": "add", **given, "seconds": seconds, "bytes": len(dumps(part))}
-    sums = part.sums
-    yield {"what": "read", **given, "seconds": _seconds(lambda: model._read(frame, sums))}
+    yield {"what": "read", **given, "seconds": _seconds(lambda: read(plan, part))}
 
 
 def work(W: torch.Tensor, d: int) -> Row:
@@ -89,8 +97,8 @@ def work(W: torch.Tensor, d: int) -> Row:
 
 def look(d: int) -> Row:
     """The first pass of an untuned fit."""
-    given: Any = (lambda rows, number: None, 0)
-    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(look_at, X, None, 0, None, given), d)
+    task = partial(summarize_part, check=accept, seed=0, max_rows=SAMPLE_ROWS)
+    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, None), d)
     return {"what": "look", "d": d, **cost}
 
 

@@ -68,7 +68,7 @@ def compare_building(sizes: Sizes) -> Iterator[Row]:
     d = max(sizes.dims)
     models = {
         f"d = {d}, Gaussian": fitted(sizes, d, base_measure="gaussian"),
-        f"d = {d}, mixture of 8": fitted(sizes, d, n_base_components=8),
+        f"d = {d}, mixture of 8": fitted(sizes, d, base_measure=8),
         f"d = {min(sizes.dims)}, box": fitted(sizes, min(sizes.dims), base_measure="box"),
     }
     for setting, model in models.items():
@@ -99,7 +99,7 @@ def compare_dims(sizes: Sizes) -> Iterator[Row]:
     """Draws in more columns, of low and of full rank."""
     for d in sizes.dims:
         for rank in sizes.ranks:
-            model = fitted(sizes, d, rank=rank, n_base_components=8)
+            model = fitted(sizes, d, rank=rank, base_measure=8)
             setting = f"d = {d}, mixture of 8, rank {model.rank_}"
             yield from _rows("draws", setting, drawing(model, sizes.n_rows), sizes)
 
@@ -107,7 +107,7 @@ def compare_dims(sizes: Sizes) -> Iterator[Row]:
 def compare_filling(sizes: Sizes) -> Iterator[Row]:
     """Conditional scores and filled gaps, every row given its own values."""
     d = max(sizes.dims)
-    model = fitted(sizes, d, n_base_components=8)
+    model = fitted(sizes, d, base_measure=8)
     X = model.sample(sizes.n_rows, random_state=0)
     gaps = X.copy()
     gaps[:, -2:] = np.nan

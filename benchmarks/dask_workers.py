@@ -4,7 +4,7 @@
     python -m benchmarks.dask_workers report [--results FILE]
 
 Every worker draws the partitions that it adds up, so that no data move but density matrices. The
-frame is given by numbers, and what is timed is all of ``qaffde.distributed.fit``: the pass over
+plan is given by numbers, and what is timed is all of ``qaffde.distributed.fit``: the pass over
 the rows, the tree that adds up, and the reading on the client, which no number of workers
 shortens. Numbers of workers take turns, so that whatever else the machine does falls on all of
 them; the medians are compared, and the densities must be the same.
@@ -53,7 +53,7 @@ class Sizes:
     n_features: int = 1000
 
     def model(self) -> QAFFDE:
-        """Model whose frame is given by numbers, so that there is one pass."""
+        """Model whose plan is given by numbers, so that there is one pass."""
         return QAFFDE(self.n_features, 0.5, bounds=(-10, 10), rank=100, random_state=0)
 
 

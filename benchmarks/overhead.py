@@ -21,14 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from qaffde.training.solvers import SOLVERS
 from torch import Tensor
 
 from experiments.rows import Row, provenance
-from qaffde import QAFFDE
+from qaffde import QAFFDE, SelectionPolicy
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
 from qaffde.training.closed_form import READINGS, density_matrix, row_batches
-from qaffde.training.likelihood import solve, whiten
+from qaffde.training.likelihood import SOLVERS, maximize_state, whiten
 
 FIT_BOUND, SCORE_BOUND, EPOCH_BOUND = 1.5, 1.5, 1.3
 CALLS, CALL_BOUND = 100, 200e-6
@@ -92,7 +91,7 @@ def compare_fit(sizes: Sizes, d: int) -> Iterator[Row]:
     X = _points(sizes.n_train, d)
     weight = torch.ones(len(X), dtype=torch.float64)
     measure = BoxMeasure(X.amin(0), X.amax(0))
-    features = _fitted(sizes, d, 1.0, "box").frame_.features
+    features = _fitted(sizes, d, 1.0, "box").plan_.features
 
     def rho() -> Tensor:
         return density_matrix(features, row_batches(X, weight))
@@ -137,12 +136,12 @@ def compare_epoch(sizes: Sizes) -> Iterator[Row]:
     d, rank = max(sizes.n_columns), EPOCH_RANK
     model = _fitted(sizes, d, 1.0, "box")
     X, weight = _points(sizes.n_train, d).float(), torch.ones(sizes.n_train)
-    space = whiten(model.frame_.features, model.frame_.measure, 1e-3, 1e-6)
+    space = whiten(model.plan_.features, model.plan_.measure, 1e-3, 1e-6)
     E, state = space.coordinates(X.double()), space.start(X.double(), weight, rank)
     settings = {"n": len(X), "d": d, "n_features": space.features.n_features, "rank": rank}
 
     def ours() -> None:
-        solve(deepcopy(state), E, weight, solver="adam", max_iter=1, generator=_generator())
+        maximize_state(deepcopy(state), E, weight, 1, _generator(), solver="adam")
 
     cases: Cases = {
         "e @ A.T, square, sum, log, gradient, Adam": lambda: _bare_epoch(deepcopy(state), E),
@@ -196,8 +195,7 @@ def _generator() -> torch.Generator:
 
 
 def _read(features: FourierFeatures, rho: Tensor, measure: BoxMeasure) -> BornDensity:
-    defaults = QAFFDE().get_params()
-    options = {name: defaults[name] for name in ("rank", "min_trace", "tolerance")}
+    options = {"rank": "auto", "min_trace": SelectionPolicy().min_trace, "tolerance": 1e-6}
     return READINGS[defaults["measurement"]](features, rho, measure, **options)
 
 
@@ -229,8 +227,7 @@ def _fitted(sizes: Sizes, d: int, rank: int | float, base_measure: str) -> QAFFD
         sizes.n_features,
         bandwidth=BANDWIDTH * d,
         rank=rank,
-        base_measure=base_measure,
-        n_base_components=8,
+        base_measure=8 if base_measure == "mixture" else base_measure,
         random_state=0,
     )
     return model.fit(_points(20 * sizes.n_features, d).numpy())
@@ -242,7 +239,7 @@ def _settings(model: QAFFDE, n: int) -> Row:
         "d": model.n_features_in_,
         "n_features": model.n_fourier_features_,
         "rank": model.rank_,
-        "base_measure": model.base_measure,
+        "base_measure": model.base_measure_,
     }
 
 

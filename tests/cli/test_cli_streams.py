@@ -6,7 +6,7 @@ import pytest
 
 from qaffde import QAFFDE, load
 from qaffde.cli import fit
-from qaffde.selection import sources
+from qaffde.selection import summary as sources
 from qaffde.streams import delimited
 from qaffde.streams.table import Table
 

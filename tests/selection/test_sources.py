@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
-from qaffde.selection import sources
+from qaffde.selection import summary as sources
 from qaffde.selection.summary import ChunkSource
 from qaffde.streams import blocks, chunked, chunks, readers
 from qaffde.streams.blocks import reblocked

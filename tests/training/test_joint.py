@@ -15,7 +15,7 @@ from qaffde.nn import (
     TransformedDensity,
 )
 from qaffde.training import LoopConfig
-from qaffde.training.joint import LearnedBorn, train_with_encoder
+from qaffde.training.joint import LearnedBorn, train_jointly
 from qaffde.training.likelihood import whiten
 from qaffde.training.run import Run
 
@@ -60,7 +60,9 @@ def fit(space, state, max_steps=300, around=lambda born: born):
         max_steps=max_steps, batch_size=250, learning_rate=0.02, eval_every=25, clip_norm=10.0
     )
     data, valid = (rows(500), ones), (rows(500, seed=10), ones)
-    return train_with_encoder(space, state, around, data, valid, config, seeded(), Run())[0]
+    return train_jointly(
+        LearnedBorn(space, state), space, around, data, valid, config, seeded(), Run()
+    )[0]
 
 
 @pytest.mark.parametrize("measure", MEASURES)

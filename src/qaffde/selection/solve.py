@@ -60,10 +60,11 @@ def solve(
 
 def sum_rows(plan: Plan, source: Source, compute: ComputeConfig = DOUBLE) -> Sums:
     """Sufficient statistics of all rows of a source, for a closed form."""
-    return source.total(partial(_sum_part, plan, compute))
+    return source.total(partial(sum_part, plan, compute))
 
 
-def _sum_part(plan: Plan, compute: ComputeConfig, part: Part) -> Sums:
+def sum_part(plan: Plan, compute: ComputeConfig, part: Part) -> Sums:
+    """Sufficient statistics of one part of the rows."""
     rows, weight, number = part
     return Sums.of(plan.features, plan.standardize(rows, number), weight, compute)
 

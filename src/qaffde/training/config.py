@@ -248,8 +248,8 @@ class TrainingConfig:
     Parameters
     ----------
     solver : {"lbfgs", "adam"}, default="lbfgs"
-        For the convex problem of frozen features. L-BFGS was fastest on every set of
-        ``python -m benchmarks.solvers``; Adam is the paper's.
+        For the convex problem of frozen features. L-BFGS was faster than Adam on every problem
+        of ``python -m benchmarks.solvers``; Adam is the paper's.
     max_iter : int, default=60
         Iterations of that solver; for "adam", epochs.
     initialization : {"closed_form", "random"}, default="closed_form"

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from qaffde.nn import BornDensity, FourierFeatures, KernelMeasure, expand
+from qaffde.nn import BornDensity, Density, FourierFeatures, KernelMeasure, expand
 from qaffde.nn.calculus.mixture import log_densities
-from qaffde.nn import Density
 from tests.calculus_models import (
     KINDS,
     axis,
