@@ -22,18 +22,12 @@ from benchmarks.out_of_core import disk_bytes, parquet, resident
 from experiments.rows import Row, provenance
 from qaffde import QAFFDE
 from qaffde import functional as QF
-<<<<<<< HEAD
-from qaffde.distributed.partitions import FAN_IN, gather, look_at, on_part, total, tree
-from qaffde.streams import chunks
-=======
 from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
 from qaffde.selection import ModelSpec
 from qaffde.selection.solve import read, sum_part
-from qaffde.selection.summary import accept
-from qaffde.selection.summary import SAMPLE_ROWS
-from qaffde.streams.arrow import open_dataset, read_dataset
+from qaffde.selection.summary import SAMPLE_ROWS, accept
+from qaffde.streams import chunks
 from qaffde.training.config import DOUBLE
->>>>>>> tst
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}
 """Two numbers of rows, for each number of columns."""

@@ -15,14 +15,6 @@ from qaffde import (
     TrainingConfig,
 )
 from qaffde.baselines import (
-    GMM,
-    IAF,
-    KDE,
-    MADE,
-    MAF,
-    NSF,
-    Planar,
-    RealNVP,
     dmkde,
 )
 
@@ -68,15 +60,6 @@ MODELS = {
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
     "conditional": lambda: fitted("QAFFDE mixture").condition({0: 1.0}),
-    "MADE": lambda: MADE(3, 6, **SHORT).fit(X),
-    "MAF": lambda: MAF(**SMALL, **SHORT).fit(FRAME),
-    "IAF": lambda: IAF(**SMALL, **SHORT).fit(X),
-    "RealNVP": lambda: RealNVP(**SMALL, **SHORT).fit(X),
-    "NSF": lambda: NSF(**SMALL, n_bins=3, **SHORT).fit(X),
-    "NSF coupling": lambda: NSF(**SMALL, n_bins=3, coupling=True, **SHORT).fit(X),
-    "Planar": lambda: Planar(3, **SHORT).fit(X),
-    "KDE": lambda: KDE(0.5).fit(X, sample_weight=1 + np.arange(len(X))),
-    "GMM": lambda: GMM(2, random_state=0).fit(FRAME),
     "dmkde": lambda: dmkde(**CLOSED).fit(X),
 }
 """Names of models, and how each is fitted."""

@@ -48,7 +48,9 @@ def estimator(kind: type, take: Callable[[Any], Mapping[str, Any]], restore: Res
         try:
             return parameters | _columns(model) | dict(take(model))
         except AttributeError as error:
-            raise FileError(f"its fit came to no end ({quoted(error)}); fit it again") from None
+            raise FileError(
+                f"the estimator is only partially fitted ({quoted(error)}); fit it again"
+            ) from None
 
     def make(f: Fields) -> BaseEstimator:
         model = _unfitted(kind, f)
