@@ -1,5 +1,6 @@
 """Data → plan → model: summarize rows, select a plan, solve for a density."""
 
+from qaffde.selection.classes import ClassSpec, select_classes
 from qaffde.selection.plan import Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.select import select
@@ -9,6 +10,7 @@ from qaffde.selection.spec import ModelSpec
 from qaffde.selection.summary import Moments, Summary
 
 __all__ = [
+    "ClassSpec",
     "ModelSpec",
     "Moments",
     "Plan",
@@ -17,6 +19,7 @@ __all__ = [
     "Summary",
     "Trial",
     "select",
+    "select_classes",
     "solve",
     "sum_rows",
     "summarize",
