@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.random import RandomState
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
@@ -179,6 +180,21 @@ def check_inside(ends: Tensor | None, X: Tensor, number: Sequence[int]) -> None:
             f"{int(outside.sum())} rows lie outside bounds, the first is row {number[row]}: "
             f"{X[row].tolist()}; widen bounds or drop them"
         )
+
+
+def check_priors(value: Any, n_classes: int) -> NDArray[np.float64]:
+    """Probabilities of all classes, of shape (C,)."""
+    try:
+        priors = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        priors = np.full(0, math.nan)
+    good = priors.shape == (n_classes,) and (priors >= 0).all()
+    if not good or abs(priors.sum() - 1) > 1e-8:
+        raise ValueError(
+            f"priors={value!r} must be {n_classes} numbers of sum one, none of them negative: one "
+            "for each class, in sorted order"
+        )
+    return priors
 
 
 def holds_numbers(value: Any) -> bool:

@@ -29,7 +29,7 @@ def model(encoder=None, options=(), **settings):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return model(max_steps=300).fit(X[:1200], y[:1200])
+    return model(max_steps=600).fit(X[:1200], y[:1200])
 
 
 def test_digits(fitted):
@@ -72,7 +72,7 @@ def test_a_clone_fits_the_same():
 def test_the_plan_is_one_of_codes(fitted):
     plan = fitted.plan_
     assert (plan.measurement, plan.n_dims, plan.trials) == ("gradient", 12, ())
-    again = model(options={"plan": plan, "n_features": "auto", "rank": "auto"}, max_steps=300)
+    again = model(options={"plan": plan, "n_features": "auto", "rank": "auto"}, max_steps=600)
     again.fit(X[:1200], y[:1200])
     np.testing.assert_array_equal(again.log_density(X[:9]), fitted.log_density(X[:9]))
     with pytest.raises(ValueError, match="the plan is one of 12 columns, but X has 64"):

@@ -70,7 +70,10 @@ ROWS = {
 }
 PARTS = {
     "no classes": (partial_fit(classes=None), "classes must be passed on the first call"),
-    "one class": (partial_fit(labels=0 * y, classes=[0]), r"classes=\[0\] must be at least two"),
+    "one class": (
+        partial_fit(labels=0 * y, classes=[0]),
+        r"only the class \[0\].*named",
+    ),
     "unknown label": (partial_fit(labels=y + 1), r"labels \[2\] that are not among the classes"),
     "unknown label later": (later(X, y + 5), r"labels \[5, 6\] that are not among"),
     "other classes later": (later(X, y, classes=[0, 2]), "is not the same as on last call"),

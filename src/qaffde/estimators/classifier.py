@@ -1,6 +1,5 @@
 """Classification by one density per class: closed form, gradient descent, behind an encoder."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn.class_density import ClassDensity, ImageCoder
-from qaffde.parameters import generator_from
+from qaffde.parameters import check_priors, generator_from
 from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
 from qaffde.selection.plan import Plan, check_plan
 from qaffde.selection.policy import SelectionPolicy
@@ -33,6 +32,7 @@ from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.config import DOUBLE
 from qaffde.training.run import Run
 
+SPECIFIED = [name for name in ClassSpec.__dataclass_fields__ if name != "open_ended"]
 FLOATS = [np.float64, np.float32]
 MAX_SCORED = 1024
 """Rows that are scored at a time."""
@@ -67,33 +67,30 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         for each class.
     bandwidth : "auto", float or array of q floats, default="auto"
         Bandwidth of the frequencies, in the units of the data (of the code behind an encoder).
-        "auto" minimizes the log-loss of held-out rows.
     rank : int, float or "auto", default="auto"
-        Of each density matrix: a number, or a share of D. "auto" is chosen with the bandwidth;
-        for gradient training it is 20.
+        Of each density matrix: a number, or a share of D; for gradient training "auto" is 20.
     features : {"auto", "sobol", "orthogonal", "paired", "random", "adaptive"}, default="auto"
         How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
         random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
     method : {"auto", "direct", "square_root", "pretty_good", "coherent", "gradient"}
-        Closed forms are sums over rows and differ in how their density matrices are read, see
+        Closed forms are sums over rows and differ in how density matrices are read, see
         ``qaffde.training.class_readings``; "direct" is the paper's QAFFDE. "auto", the default,
         chooses among the next three for the conditional objective, and is "square_root" for the
         generative one. "gradient" is the paper's QAFFDE-SGD, trained by Adam.
     objective : {"conditional", "generative"}, default="conditional"
-        What is maximized, or chosen by: the likelihood of classes given rows, or of rows given
-        classes. The former classifies better, the latter gives better densities.
+        What is maximized, on held-out rows if "auto" chooses: the likelihood of classes given
+        rows, or of rows given classes. The latter gives better densities.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
         as many components as hold 95 % of the variance and at most 50. What they leave out is
         normal noise of one variance in the densities, the same for all classes.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
-        together with them by the conditional objective. Rows are reshaped to its attribute
-        `image_shape`, if it has one, as :class:`qaffde.nn.LeNet` does. Codes pass through a
-        hyperbolic tangent, so that they cannot run away. It replaces the projection.
+        together with them by the conditional objective. Rows are reshaped to its `image_shape`, if
+        it has one, as :class:`qaffde.nn.LeNet` does. Codes pass through a hyperbolic tangent.
     priors : array of shape (C,), optional
-        Probabilities of the classes; their frequencies (weighted) by default. Training does not
-        see them: they shift the log-odds of what was trained.
+        Probabilities of the classes; their (weighted) frequencies by default. They shift the
+        log-odds of what was trained without them.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight` by class.
     plan : Plan, optional
@@ -102,38 +99,29 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
-        Adam's settings, and whether features learn, for ``method="gradient"``. Batches are of 256
-        rows by default.
+        Settings of gradient training; batches are of 256 rows by default.
     policy : SelectionPolicy, optional
         Constants of the search; `class_ridge`, `background` and `tolerance`.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
-    classes_ : ndarray of shape (C,)
-    class_prior_ : ndarray of shape (C,)
+    classes_, class_prior_ : ndarrays of shape (C,)
     density_ : torch module
         Maps rows of shape (n, d) to log-densities of shape (n, C).
     plan_ : Plan
-        What was settled before the rows were summed or trained on (behind an encoder: on codes).
         ``print(model.plan_)`` shows what was chosen, and from what.
     sums_ : ClassSums or None
         Sums over the rows of each class; None after gradient training.
     history_ : list of qaffde.training.History
     bandwidth_ : ndarray of shape (q,)
-    n_components_ : int
-        Coordinates that the features see.
-    rank_, n_fourier_features_ : int
-    measurement_ : str
-        How density matrices are read, or "gradient".
-    ridge_ : float
-    n_features_in_ : int
+    n_components_, rank_, n_fourier_features_, n_features_in_ : int
+    measurement_, ridge_ : str, float
     feature_names_in_ : ndarray of str, where X had names
 
     References
     ----------
-    Gallego and González, "Quantum Adaptive Fourier Features for Neural Density Estimation", 2022,
-    Section 4.3.
+    Gallego and González, "Quantum Adaptive Fourier Features for Neural Density Estimation", 2022.
 
     Examples
     --------
@@ -193,16 +181,20 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         spec, config = self._spec(), self._config()
-        rows, self.classes_ = self._all_rows(X, y, sample_weight)
+        values, labels, weight = self._rows(X, y, sample_weight, reset=True)
+        self.classes_ = np.unique(labels)
+        rows = _labeled(values, labels, weight, self.classes_)
         run = Run(checkpoint=config.checkpoint, verbose=bool(self.verbose))
-        seed = self._seed()
+        seed, training_seed = self._seeds()  # two, or rows would be held out twice
         coder = None if self.encoder is None else image_coder(self.encoder, rows.X)
         prior = self._prior(rows.class_weight)
         plan = self._plan(rows, coder, spec, seed, run)
         if not self.is_trained:
             sums = sum_classes(plan, rows)
             return self.restore(plan, prior, sums, read_classes(plan, sums))
-        density, history = train_classes(plan, rows, self.objective, config, seed, run, coder)
+        density, history = train_classes(
+            plan, rows, self.objective, config, training_seed, run, coder
+        )
         if (file := run.file("search")) is not None:
             file.remove()
         return self.restore(plan, prior, None, density, [history])
@@ -218,9 +210,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Add rows to the fit.
 
-        The first call selects the plan (projection, base measure, features and measurement) from
-        its rows: make them typical ones. Later calls, and calls after `fit`, add to the density
-        matrices; chunks give the same as all their rows in one `fit` with that plan.
+        The first call selects the plan from its rows: make them typical ones. Later calls, and
+        calls after `fit`, add to the sums; chunks give the same as one `fit` with that plan.
 
         Parameters
         ----------
@@ -232,26 +223,21 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         """
         spec = self._spec(more=True)
         self._config()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
+            )
         first = not self.__sklearn_is_fitted__()
         if first or classes is not None:
             _check_partial_fit_first_call(self, classes)
-        rows = self._more_rows(X, y, sample_weight, first=first)
-        plan = self._plan(rows, None, spec, self._seed(), Run()) if first else self.plan_
+        rows = _labeled(*self._rows(X, y, sample_weight, reset=first), self.classes_)
+        plan = self._plan(rows, None, spec, self._seeds()[0], Run()) if first else self.plan_
         sums = sum_classes(plan, rows)
         total = sums if first or self.sums_ is None else self.sums_ + sums
         return self.restore(plan, self._prior(total.weight), total)
 
     def log_density(self, X: ArrayLike) -> Array:
-        """Log-density of each row, or of its code behind an encoder, in each class.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, C)
-        """
+        """Log-density of each row, or its code behind an encoder, in each class: (n, C)."""
         check_is_fitted(self)
         rows = torch.tensor(validate_data(self, X, dtype=FLOATS, order="C", reset=False))
         C, r, D = self.density_.born.factor.shape
@@ -282,21 +268,22 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         density: ClassDensity | None = None,
         history: list[History] | None = None,
     ) -> Self:
-        """Take over the state of a fit to the classes `classes_`, as updates and files do.
+        """Take over the state of a fit to `classes_`, as updates and files do.
 
-        Parameters
-        ----------
-        plan : Plan
-        prior : ndarray of shape (C,)
-        sums : ClassSums, optional
-            Of all rows, on that plan.
-        density : ClassDensity, optional
-            Trained, or read from the sums where that was done already.
-        history : list of History, optional
+        A `density` that is not given is read from the `sums` when it is asked for.
         """
         self.plan_, self.class_prior_, self.sums_ = plan, prior, sums
         self._density, self.history_ = density, history or []
+        features = plan.features
+        self.n_components_, self.n_fourier_features_ = features.n_dims, features.n_features
+        self.bandwidth_ = (plan.bandwidth * plan.scale).numpy()
+        self.measurement_, self.ridge_ = plan.measurement, plan.ridge
         return self
+
+    @property
+    def rank_(self) -> int:
+        """Rank of each density matrix."""
+        return self.density_.born.rank
 
     @property
     def is_trained(self) -> bool:
@@ -313,48 +300,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             self._density = read_classes(self.plan_, self.sums_)
         return self._density
 
-    @property
-    def bandwidth_(self) -> Array:
-        """Bandwidth of the frequencies, of shape (q,), in the units of the data or code."""
-        bandwidth: Array = (self.plan_.bandwidth * self.plan_.scale).numpy()
-        return bandwidth
-
-    @property
-    def n_components_(self) -> int:
-        """Number q of coordinates that the features see."""
-        return self.plan_.features.n_dims
-
-    @property
-    def n_fourier_features_(self) -> int:
-        """Number of Fourier features."""
-        return self.plan_.features.n_features
-
-    @property
-    def rank_(self) -> int:
-        """Rank of each density matrix."""
-        return self.density_.born.rank
-
-    @property
-    def measurement_(self) -> str:
-        """How density matrices are read, or "gradient"."""
-        return self.plan_.measurement
-
-    @property
-    def ridge_(self) -> float:
-        """Ridge of the measurement, or of gradient training."""
-        return self.plan_.ridge
-
     def _spec(self, *, more: bool = False) -> ClassSpec:
-        return ClassSpec(
-            method=self.method,
-            objective=self.objective,
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            n_components=self.n_components,
-            open_ended=more,
-        )
+        return ClassSpec(**{name: getattr(self, name) for name in SPECIFIED}, open_ended=more)
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
@@ -366,11 +313,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             "augment": config.augment is not None,
             "checkpoint": config.checkpoint is not None,
         }
-        for name in (name for name, is_asked in asked.items() if is_asked):
-            if not self.is_trained:
-                raise ValueError(
-                    f'{name} needs method="gradient": a closed form learns no such thing'
-                )
+        for name in (name for name in asked if asked[name] and not self.is_trained):
+            raise ValueError(f'{name} needs method="gradient": a closed form learns no such thing')
         if asked["encoder"] and not isinstance(self.encoder, nn.Module):
             raise ValueError(
                 f"encoder={self.encoder!r} must be a torch module from inputs to codes (n, k)"
@@ -390,103 +334,65 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             )
         if asked["checkpoint"] and self.random_state is None:
             raise ValueError(
-                "checkpoint needs a random_state: without one no two fits are the same, and one "
-                "that was killed could not be taken up again"
+                "checkpoint needs a random_state, or a fit that is called again is another one; "
+                "set random_state to a number"
             )
         return config
 
-    def _seed(self) -> int:
-        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
+    def _seeds(self) -> list[int]:
+        """Seeds of the plan and of training."""
+        return torch.randint(2**31, (2,), generator=generator_from(self.random_state)).tolist()
 
     def _plan(
         self, rows: LabeledRows, coder: ImageCoder | None, spec: ClassSpec, seed: int, run: Run
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
-        if coder is None:
-            if self.plan is not None:
-                return check_plan(self.plan, "classifier", rows.X.shape[1])
-            return select_classes(rows, spec, policy=self.policy, seed=seed, run=run)
         n = ADAPTED_ROWS if self.features == "adaptive" else 2
-        codes = encode_some(coder, rows.X[:n])
+        codes = rows.X if coder is None else encode_some(coder, rows.X[:n])
         if self.plan is not None:
             return check_plan(self.plan, "classifier", codes.shape[1])
+        if coder is None:
+            return select_classes(rows, spec, policy=self.policy, seed=seed, run=run)
         return plan_codes(codes, rows, spec, self.policy, seed)
 
-    def _all_rows(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[LabeledRows, NDArray[Any]]:
-        """Rows of positive weight, and the classes among them."""
+    def _rows(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    ) -> tuple[Any, NDArray[Any], Array]:
+        """Rows of positive weight, their labels and their weights."""
         rows, labels = validate_data(
-            self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2, reset=True
+            self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2 if reset else 1, reset=reset
         )
         check_classification_targets(labels)
-        weight = self._weights(rows, labels, sample_weight)
-        classes = np.unique(labels[weight > 0])
-        if len(classes) < 2:
-            raise ValueError(
-                f"y holds only the class {classes.tolist()} among rows of positive weight; a "
-                "classifier needs at least two classes"
-            )
-        return _labeled(rows, labels, weight, classes), classes
-
-    def _more_rows(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, first: bool
-    ) -> LabeledRows:
-        """Rows of positive weight for the classes that are known."""
-        if self.class_weight == "balanced":
-            raise ValueError(
-                'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
-            )
-        if len(self.classes_) < 2:
-            raise ValueError(f"classes={self.classes_.tolist()} must be at least two classes")
-        rows, labels = validate_data(self, X, y, dtype=FLOATS, order="C", reset=first)
-        unknown = np.setdiff1d(labels, self.classes_)
-        if len(unknown):
-            raise ValueError(
-                f"y holds labels {unknown.tolist()} that are not among the classes "
-                f"{self.classes_.tolist()}; name all classes in the first call of partial_fit"
-            )
-        weight = self._weights(rows, labels, sample_weight)
-        if first and not (weight > 0).any():
-            raise ValueError("no row has a positive weight; the first call needs some")
-        return _labeled(rows, labels, weight, self.classes_)
-
-    def _weights(
-        self, rows: Any, labels: NDArray[Any], sample_weight: ArrayLike | None
-    ) -> NDArray[np.float64]:
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
-        return weight
+        kept = weight > 0
+        return rows[kept], labels[kept], weight[kept]
 
     def _prior(self, weight: Tensor) -> NDArray[np.float64]:
         """The given priors, or the shares of the classes."""
         if self.priors is None:
             return (weight / weight.sum()).numpy()
-        try:
-            priors = np.array(self.priors, dtype=np.float64)
-        except (TypeError, ValueError):
-            priors = np.full(0, math.nan)
-        good = priors.shape == (len(weight),) and (priors >= 0).all()
-        if not good or abs(priors.sum() - 1) > 1e-8:
-            raise ValueError(
-                f"priors={self.priors!r} must be {len(weight)} numbers of sum one, none of them "
-                "negative: one for each class, in sorted order"
-            )
-        return priors
+        return check_priors(self.priors, len(weight))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "plan_")
 
 
-def _labeled(
-    rows: Any, labels: NDArray[Any], weight: NDArray[np.float64], classes: NDArray[Any]
-) -> LabeledRows:
-    """Rows of positive weight, with the numbers of their classes."""
-    kept = weight > 0
-    y = torch.from_numpy(np.searchsorted(classes, labels[kept]).astype(np.int64))
-    return LabeledRows(
-        torch.from_numpy(rows[kept]), y, torch.from_numpy(weight[kept]), len(classes)
-    )
+def _labeled(rows: Any, labels: NDArray[Any], weight: Array, classes: NDArray[Any]) -> LabeledRows:
+    """Rows as tensors, with the numbers of their classes."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"only the class {classes.tolist()} has rows of positive weight, or is named in "
+            "classes; a classifier needs at least two classes"
+        )
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y holds labels {unknown.tolist()} that are not among the classes "
+            f"{classes.tolist()}; name all classes in the first call of partial_fit"
+        )
+    y = torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
+    return LabeledRows(torch.from_numpy(rows), y, torch.from_numpy(weight), len(classes))

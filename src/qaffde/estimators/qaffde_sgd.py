@@ -219,9 +219,6 @@ class QAFFDESGD(BornEstimator):
         if encoder is not None and has_parameters(encoder):
             around = partial(_behind_trained, plan, encoder, effective_count(weight))
             born, history = self._learn(plan, Z, values, around, weight, seed, run)
-        elif config.learn_features:
-            around = partial(plan.defended, count=effective_count(weight))
-            born, history = self._learn(plan, Z, Z, around, weight, seed, run)
         else:
             found = maximize(plan, Z, weight, config, self._compute(), seed, run)
             born, history = found[0], [found[1]]
@@ -296,6 +293,11 @@ class QAFFDESGD(BornEstimator):
         check_encoder(self.encoder)
         check_positive("time_limit", self.time_limit, optional=True)
         config = TrainingConfig() if self.training is None else self.training
+        if config.learn_features:
+            raise ValueError(
+                "learn_features is for classifiers: densities gained nothing from it on any set "
+                "that was tried"
+            )
         if config.checkpoint is not None and self.random_state is None:
             raise ValueError(
                 "checkpoint needs a random_state: without one no two fits are the same, and one "
@@ -335,7 +337,7 @@ class QAFFDESGD(BornEstimator):
         seed: int,
         run: Run,
     ) -> tuple[BornDensity, list[History]]:
-        """Features or encoder too, by Adam from the convex solution, with rows held out."""
+        """The encoder too, by Adam from the convex solution, with rows held out."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
         chosen, valid = hold_out(len(inputs), config.validation_fraction, generator, few=0)
         space, state, convex = maximized_state(
@@ -343,7 +345,7 @@ class QAFFDESGD(BornEstimator):
         )
         relative = relative_weight(weight, run)
         born, history = train_jointly(
-            LearnedBorn(space, state, learn_features=config.learn_features),
+            LearnedBorn(space, state),
             space,
             around,
             (inputs[chosen], relative[chosen]),

@@ -1,5 +1,6 @@
 """Data → plan → model: summarize rows, select a plan, solve for a density."""
 
+from qaffde.selection.classes import ClassSpec, select_classes
 from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.select import select
@@ -7,6 +8,7 @@ from qaffde.selection.solve import solve, sum_rows
 from qaffde.selection.summary import Moments, Source, Summary, summarize
 
 __all__ = [
+    "ClassSpec",
     "ModelSpec",
     "Moments",
     "Plan",
@@ -15,6 +17,7 @@ __all__ = [
     "Summary",
     "Trial",
     "select",
+    "select_classes",
     "solve",
     "sum_rows",
     "summarize",

@@ -225,9 +225,7 @@ class ClassMethod:
     def usual(self, h: Tensor) -> Choice:
         """The choice where there is nothing to choose, or to choose by."""
         measurement = self.spec.measurements[0]
-        ranks = self._ranks(measurement)
-        ridges = self._ridges(measurement)
-        rank, ridge = ranks[:2][-1], ridges[-2:][0]
+        rank, ridge = self._ranks(measurement)[:2][-1], self._ridges(measurement)[-2:][0]
         return Choice(BASE, h, ridge, False, measurement, rank, self.n_features)
 
     def _offered(self, widths: list[Tensor], D: int, like: Choice | None = None) -> list[Choice]:

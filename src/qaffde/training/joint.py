@@ -1,16 +1,12 @@
-r"""Density matrix, features and encoder learned together, by the exact likelihood.
-
-G is a closed form of W and b, so its gradient is too: D²·d work for a step, whatever the batch.
-"""
+r"""Density matrix and encoder learned together, by the exact likelihood."""
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
-from qaffde.nn import BornDensity, Density, DensityMatrix, FourierFeatures, KernelMeasure
+from qaffde.nn import BornDensity, Density, DensityMatrix, KernelMeasure
 from qaffde.training.config import LoopConfig
 from qaffde.training.likelihood import Whitening
 from qaffde.training.loop import Rows, train
@@ -21,8 +17,8 @@ from qaffde.training.run import History, Run
 class LearnedBorn(Density):
     r"""Born density that learns in the coordinates where it started.
 
-    With the factor :math:`L = A\, T^\top`, T the whitening of the first features, one learning
-    rate serves all directions. While it trains, the ridge is part of its normalizer:
+    With the factor :math:`L = A\, T^\top`, T the whitening of the features, one learning rate
+    serves all directions. While it trains, the ridge is part of its normalizer:
 
     .. math:: \log p(x) = \log m(x) + \log \lVert L \phi(x) \rVert^2
               - \log\bigl(\operatorname{tr}(L G L^\top) + \mu \lVert L \rVert^2\bigr)
@@ -34,18 +30,13 @@ class LearnedBorn(Density):
     space : Whitening
     state : DensityMatrix
         The start.
-    learn_features : bool, default=False
-        Whether W and b learn.
     """
 
     transform: Tensor
 
-    def __init__(
-        self, space: Whitening, state: DensityMatrix, *, learn_features: bool = False
-    ) -> None:
+    def __init__(self, space: Whitening, state: DensityMatrix) -> None:
         super().__init__()
-        start = space.features
-        self.features = FourierFeatures(start.W, start.b, start.a, learnable=learn_features)
+        self.features = deepcopy(space.features)
         self.state = DensityMatrix(state.factor.detach())
         self.measure = deepcopy(space.measure)
         self.ridge = space.ridge
@@ -114,7 +105,5 @@ def train_jointly(
         **run.loop_arguments("learning", config.max_steps),
     )
     density.double()
-    features = born.features
-    W, b, a = (p.detach().to(space.level) for p in (features.W, features.b, features.a))
     learned = DensityMatrix(born.state.factor.detach().to(space.level))
-    return replace(space, features=FourierFeatures(W, b, a)).density(learned).cpu(), history
+    return space.density(learned).cpu(), history
