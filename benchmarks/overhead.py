@@ -196,7 +196,7 @@ def _generator() -> torch.Generator:
 
 def _read(features: FourierFeatures, rho: Tensor, measure: BoxMeasure) -> BornDensity:
     options = {"rank": "auto", "min_trace": SelectionPolicy().min_trace, "tolerance": 1e-6}
-    return READINGS[defaults["measurement"]](features, rho, measure, **options)
+    return READINGS["square_root"](features, rho, measure, **options)
 
 
 def _features_and_product(X: Tensor, features: FourierFeatures) -> np.ndarray:
