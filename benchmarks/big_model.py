@@ -10,7 +10,7 @@ from qaffde.distributed.partitions import FAN_IN
 
 HOUR = 3600.0
 WORKING_COPIES = 4
-"""Of a partition in a worker: as read, as float64, in the frame's units, and one to spare."""
+"""Of a partition in a worker: as read, as float64, in the plan's units, and one to spare."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Plan:
 
 MEANING = {
     "rows": "rows N",
-    "passes": "passes over the rows: two for an untuned fit, one where the frame is given or "
-    "some partitions settle it",
+    "passes": "passes over the rows: two for an untuned fit, one where the plan is given or "
+    "selected on some partitions",
     "nodes": "machines",
     "cores": "cores of a machine, one worker of one thread on each, as fast as the core here",
     "price": "price of a core for an hour, in dollars: an assumption, not a quote",

@@ -43,9 +43,9 @@ x = np.linspace(-6, 6.5, 1251)[:, None]
 figure, axes = plt.subplots(3, 1, figsize=(9, 7), sharex=True, layout="constrained")
 for ax, base in zip(axes, ("box", "gaussian", "mixture"), strict=True):
     model = QAFFDE(base_measure=base, features="sobol", random_state=0).fit(rows)
-    frame, born = model.frame_, find_born(model.density_)
-    z = (torch.as_tensor(x) - frame.location) / frame.scale
-    m = (born.measure.log_density(z).exp() / frame.scale).numpy()
+    plan, born = model.plan_, find_born(model.density_)
+    z = (torch.as_tensor(x) - plan.location) / plan.scale
+    m = (born.measure.log_density(z).exp() / plan.scale).numpy()
     density = np.exp(model.score_samples(x))
     form = np.divide(density, m, out=np.full_like(m, np.nan), where=m > 1e-4)
     excess = excess_nll(log_truth(test), model.score_samples(test))
