@@ -57,7 +57,10 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(sklearn|torch)\..*")]  # their pages are elsewhere
+nitpick_ignore_regex = [
+    ("py:.*", r"(sklearn|torch)\..*"),  # their pages are elsewhere
+    ("py:obj", "[a-z_]+"),  # parameters with a default, which look like attributes of a dataclass
+]
 default_role = "autolink"
 highlight_language = "none"
 

@@ -71,9 +71,9 @@ class ConditionalDensity(nn.Module):
         period = 2 * one  # twice the box, or its two ends would be neighbours
         self.features = FourierFeatures.draw("lattice", n_features, 0.06 * one, period)
         self.measure = BoxMeasure(0 * one, one)
-        U, s = QF.inverse_square_root(self.measure.gram(self.features), tolerance=1e-4)
-        self.register_buffer("whiten", (U * s).T)  # (k, D)
-        self.network = mlp(rank * len(s))
+        U, lam = QF.range_eigenpairs(self.measure.gram(self.features), tolerance=1e-4)
+        self.register_buffer("whiten", (U * lam.rsqrt()).T)  # (k, D)
+        self.network = mlp(rank * len(lam))
 
     def coordinates(self, x: Tensor) -> Tensor:
         """A of shape (n, r, k) for inputs of shape (n, 1)."""

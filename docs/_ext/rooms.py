@@ -52,6 +52,7 @@ def direct(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
     }
 
 
+@mpl.rc_context(mpl.rcParamsDefault)
 def draw(path: Path = PICTURE) -> None:
     """Draw the rooms, and an arrow from each to those it imports."""
     rows, place = layers(), {}
@@ -94,5 +95,4 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> 
 
 
 if __name__ == "__main__":
-    mpl.use("Agg")
     draw()

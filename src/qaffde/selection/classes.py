@@ -51,7 +51,7 @@ axes that a direction without axis has at least."""
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSpec:
-    """What is asked of a classifier; parameters as in :class:`qaffde.QAFFDEClassifier`.
+    """Specification of a classifier; parameters as in :class:`qaffde.QAFFDEClassifier`.
 
     Parameters
     ----------

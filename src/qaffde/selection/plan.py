@@ -1,4 +1,4 @@
-"""What is asked of a model, and the plan that settles it before rows are summed or trained on."""
+"""Specification of a model, and the plan selected for it before rows are summed or trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ FEATURES = ("auto", *QF.FREQUENCIES, "adaptive")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """What is asked of a density; parameters as in :class:`qaffde.QAFFDE` and `QAFFDESGD`.
+    """Specification of a density; parameters as in :class:`qaffde.QAFFDE` and `QAFFDESGD`.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ModelSpec:
     n_features, bandwidth, rank, features, base_measure, bounds, measurement, ridge
         As in the estimators.
     open_ended : bool, default=False
-        Whether rows are still to come. Then "auto" takes what later rows cannot fall out of: the
+        Whether rows are still to come. Then "auto" takes a plan that holds any later row: the
         mixture base, frequencies without a period, and as many features as a large fit has.
 
     Examples
@@ -75,13 +75,13 @@ class ModelSpec:
 
     @property
     def is_given(self) -> bool:
-        """Whether the parameters settle the plan, so that no row has a say in it."""
+        """Whether the parameters alone determine the plan, without looking at any row."""
         numbers = holds_numbers(self.bandwidth) and holds_numbers(self.bounds)
         return numbers and self.features != "adaptive" and self.method == "closed_form"
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody asked for features, a rank or a number of Gaussians."""
+        """Whether features, bandwidth, rank and number of Gaussians are all left open."""
         free = (self.n_features, self.bandwidth, self.features, self.rank)
         is_auto = all(isinstance(value, str) and value == "auto" for value in free)
         return is_auto and isinstance(self.base_measure, str)
@@ -108,7 +108,7 @@ class ModelSpec:
     ) -> list[BaseSpec]:
         """Base measures to compare, the simplest first; size 0 is a size still to be chosen.
 
-        A box is no candidate in many columns, where it is nearly all empty.
+        A box is not offered in many columns, where it would be nearly all empty.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ def fixed(value: float | str) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a search moves about: base measure, bandwidth and how the density is found.
+    """Candidate of a search: base measure, bandwidth and how the density is found.
 
     Parameters
     ----------
@@ -233,11 +233,11 @@ class Plan:
     features : FourierFeatures
         Of z.
     reach : Tensor of shape (2, q)
-        Ends, in the units of z, of what rows may be: those of the box, or those beyond which a
-        lattice of frequencies repeats itself; infinite where there are none.
+        Smallest and largest values that rows may have, in the units of z: the ends of the box,
+        or those beyond which a lattice of frequencies repeats itself; infinite without any.
     measurement : str
-        How ρ is read, a key of :data:`qaffde.training.closed_form.READINGS`, or of a classifier
-        one of :data:`qaffde.training.class_readings.MEASUREMENTS` or "gradient".
+        How ρ is read: "square_root" or "direct"; "likelihood" where it is fitted. Of a classifier:
+        its measurement, or "gradient".
     rank : int, float or "auto"
     ridge : float
         Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
@@ -249,8 +249,7 @@ class Plan:
     trials : tuple of Trial
         Candidates that were compared.
     axes, noise : Tensors of shapes (d, q), (), optional
-        Of a classifier: principal axes, and the variance of what they leave out; see
-        :class:`qaffde.nn.class_density.Projection`.
+        Of a classifier: principal axes, and the variance of what they leave out.
     """
 
     method: str

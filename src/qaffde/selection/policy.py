@@ -1,4 +1,4 @@
-"""Every constant of the search for a plan, in one place."""
+"""Constants of the search for a plan, in one place."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class SelectionPolicy:
         Standard deviations that a lattice must tell apart on one Gaussian.
 
     max_box_columns : int, default=3
-        Columns beyond which a box is no candidate: it is nearly all empty.
+        Columns beyond which a box is not tried: it would be nearly all empty.
     room_rows : int, default=10
         A roomy box leaves as much room at an end as its outermost rows of this number take.
     mixture_sizes, many_mode_sizes : tuple of int
@@ -73,8 +73,8 @@ class SelectionPolicy:
     averaged_work, averaged_choice_work, max_sweeps : int, default=25_600, 10_240, 400
         Sweeps times components of the chain, the same while choosing, and the most sweeps.
     averaged_reach, averaged_seconds : float, default=0.02, 20.0
-        With few columns averages are tried if the most likely mixture is no more nats behind, and
-        if as many seconds are left.
+        With few columns averages are tried if the most likely mixture is at most this many nats
+        behind, and if this many seconds are left.
 
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.

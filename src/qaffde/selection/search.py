@@ -393,7 +393,7 @@ class Search:
         return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
 
     def trials(self, chosen: Choice, scale: Tensor, log_scale: float) -> tuple[Trial, ...]:
-        """What was compared, in units of the data: `scale` of shape (d,) and what values lose."""
+        """Candidates that were compared, in units of the data, whose scale has shape (d,)."""
         return tuple(
             Trial(
                 choice.describe(scale),

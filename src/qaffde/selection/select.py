@@ -125,6 +125,7 @@ def select(
     Examples
     --------
     >>> import numpy as np
+    >>> import torch
     >>> from qaffde.selection import ModelSpec, select, solve, summarize
     >>> X = np.random.default_rng(0).normal(size=(500, 1))
     >>> plan = select(summarize(X, random_state=0), ModelSpec(bandwidth=0.5, base_measure="box"))

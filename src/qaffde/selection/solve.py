@@ -33,7 +33,7 @@ def solve(
     plan : Plan
         As :func:`select` makes it.
     rows : array-like of shape (n, d), a source of chunks, Source, or Sums
-        Sums are those of a closed form, see :func:`sum_rows`.
+        Sums are those of a closed form, see :func:`qaffde.selection.sum_rows`.
     sample_weight : array-like of shape (n,), optional
     training : TrainingConfig, optional
         Of maximum likelihood.
