@@ -82,7 +82,7 @@ def _parsed(line: str, number: int, path: Path) -> Row:
         return json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"line {number} of {path} is no row ({error}); mend or remove that line"
+            f"line {number} of {path} is not a row ({error}); correct or remove that line"
         ) from None
 
 

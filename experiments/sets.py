@@ -39,7 +39,7 @@ def dims_and_scale(name: str) -> tuple[int, float]:
     """
     match = _MIXTURE.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is no name of a mixture such as 'random_gmm(5, 0.2)'")
+        raise ValueError(f"{name!r} is not the name of a mixture such as 'random_gmm(5, 0.2)'")
     return int(match[1]), float(match[2])
 
 

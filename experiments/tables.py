@@ -24,7 +24,7 @@ METRIC_NOTES = {
     "is better.",
     "mean_absolute_error": "Mean absolute error of the density at test rows; lower is better.",
     "excess_nll": "Negative log-likelihood of test rows above that of the true density, in "
-    "nats; lower is better, ± one standard error where there is one seed. DMKDE is no "
+    "nats; lower is better, ± one standard error where there is one seed. DMKDE is not a "
     "density and has none.",
 }
 BOLD = {

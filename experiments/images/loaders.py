@@ -178,7 +178,7 @@ def _idx(path: Path, content: bytes) -> NDArray[np.uint8]:
     good = content[:3] == bytes([0, 0, IDX_UBYTE]) and ndim in (1, 3) and len(content) >= start
     shape = struct.unpack(f">{ndim}I", content[4:start]) if good else ()
     if not good or len(content) - start != int(np.prod(shape, dtype=object)):
-        raise ValueError(f"{path} is no idx file of bytes, or is cut short; get it again")
+        raise ValueError(f"{path} is not an idx file of bytes, or is cut short; get it again")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -194,10 +194,10 @@ def _batch(path: Path, content: bytes) -> NDArray[np.uint8]:
     width = 1 + int(np.prod(CIFAR_SHAPE))
     rows = np.frombuffer(content, np.uint8)
     if not len(rows) or len(rows) % width:
-        raise ValueError(f"{path} is no batch of CIFAR-10, or is cut short; get it again")
+        raise ValueError(f"{path} is not a batch of CIFAR-10, or is cut short; get it again")
     rows = rows.reshape(-1, width)
     if rows[:, 0].max() >= len(CIFAR_CLASSES):
-        raise ValueError(f"{path} has labels beyond 9: it is no batch of CIFAR-10; get it again")
+        raise ValueError(f"{path} has labels beyond 9, so it is not CIFAR-10; get it again")
     return rows
 
 

@@ -66,7 +66,7 @@ METHODS: dict[str, Callable[[Array], Any]] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What one method reached: its line of the table and its panel of the picture."""
+    """Result of one method: its line of the table and its panel of the picture."""
 
     figures: dict[str, str]
     density: Array  # on the grid

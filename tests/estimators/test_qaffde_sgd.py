@@ -223,7 +223,7 @@ def test_the_search_keeps_what_it_saw():
 @pytest.mark.parametrize("method", ["partial_fit", "merge", "forget"])
 def test_what_a_likelihood_cannot_do_is_refused_with_its_reason(model, method):
     assert not hasattr(model, method)
-    with pytest.raises(AttributeError, match=r"is no sum over rows.*use QAFFDE"):
+    with pytest.raises(AttributeError, match=r"is not a sum over rows.*use QAFFDE"):
         getattr(model, method)
 
 

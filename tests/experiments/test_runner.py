@@ -278,7 +278,7 @@ def test_a_damaged_line_is_named(tmp_path):
     path = tmp_path / "rows.jsonl"
     append_row({"id": 1}, path)
     path.write_bytes(path.read_bytes() + b"{broken\n")
-    with pytest.raises(ValueError, match=r"line 2 of .*rows\.jsonl is no row"):
+    with pytest.raises(ValueError, match=r"line 2 of .*rows\.jsonl is not a row"):
         read_rows(path)
 
 

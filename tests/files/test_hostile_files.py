@@ -44,15 +44,15 @@ FILES = {
     "empty": (b"", "cut short"),
     "short": (b"\0" * 7, "cut short"),
     "text": (b"a,b\n1,2\n3,4\n", "cut short"),
-    "pickle": (pickle.dumps(QAFFDE), "cut short|no model file"),
-    "numpy": (safetensors.save({"x": np.ones(3)}), "no model file of qaffde"),
-    "a list": (raw([]), "no JSON object"),
+    "pickle": (pickle.dumps(QAFFDE), "cut short|not a model file"),
+    "numpy": (safetensors.save({"x": np.ones(3)}), "not a model file of qaffde"),
+    "a list": (raw([]), "not a JSON object"),
     "no JSON": (raw(b"\xff" * 9), "header cannot be read"),
     "header beyond the file": (b"\xff" * 8 + b"{}", "cut short"),
     "header too large": (raw(b" " * (MAX_HEADER_BYTES + 1)), "larger than"),
     "nested table": (raw(b'{"a":' + NESTED.encode()), "header cannot be read"),
     "nested header": (with_metadata('{"a":' + NESTED), "header cannot be read"),
-    "metadata": (raw({"__metadata__": {"qaffde": 3}}), "no model file"),
+    "metadata": (raw({"__metadata__": {"qaffde": 3}}), "not a model file"),
     "twice": (with_metadata('{"format":1,"format":1}'), "stands twice"),
     "huge number": (with_metadata('{"format":1' + "0" * 4000 + "}"), "too large"),
     "huge float": (with_metadata('{"format":1e999}'), "not finite"),
@@ -67,7 +67,7 @@ FILES = {
     "no objects": (pack({"format": 1}, {}), "list of objects"),
     "type of tensors": (
         raw({"x": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, b"\0"),
-        "no model file",
+        "not a model file",
     ),
 }
 
@@ -188,7 +188,7 @@ FORGED = {
     ),
     "integrals without end": ("marginal", chain, "integrated too often"),
     "frequency": ("conditional", tensor("TrigonometricForm.W", spoil(1e12)), "beyond measure"),
-    "order": ("QAFFDESGD shear", tensor("PolynomialShear.order", spoil(7)), "no order"),
+    "order": ("QAFFDESGD shear", tensor("PolynomialShear.order", spoil(7)), "not an order"),
     "degree": ("QAFFDESGD shear", tensor("PolynomialShear.powers", spoil(10**9)), "are wrong"),
     "negative power": ("QAFFDESGD shear", tensor("PolynomialShear.powers", spoil(-1)), "wrong"),
     "no triangle": (
@@ -322,7 +322,7 @@ def test_sizes_are_limited(tmp_path):
 def test_only_regular_files_are_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(FileError, match="is no regular file"):
+        with pytest.raises(FileError, match="is not a regular file"):
             qaffde.load(path)
     with pytest.raises(FileNotFoundError):
         qaffde.load(tmp_path / "nothing")

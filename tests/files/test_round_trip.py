@@ -215,7 +215,10 @@ def refused():
             r"would not load again .*fit its parameters",
         ),
         "type": (QAFFDE(bandwidth=np.array([1j])), r"complex128, which files do not hold"),
-        "texts": (QAFFDE(bandwidth=np.array([object()])), r"no texts; keep such models by pickle"),
+        "texts": (
+            QAFFDE(bandwidth=np.array([object()])),
+            r"other than text; keep such models by pickle",
+        ),
     }
 
 

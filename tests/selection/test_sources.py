@@ -251,7 +251,7 @@ BAD = {
     "constant column": (lambda: chunks([X * 0]), {}),
     "does not exist": (lambda: "nowhere.parquet", {}),
     "no column c": (lambda: chunks([FRAME], columns=["c"]), {}),
-    "is no data frame": (lambda: chunks([X], weights="w"), {}),
+    "is not a data frame": (lambda: chunks([X], weights="w"), {}),
     "weights as an array belong to": (lambda: chunks([X], weights=WEIGHT), {}),
     "an array has no column names": (lambda: chunks(X, columns=["a"]), {}),
     "rows must be an array of numbers": (lambda: chunks(X[0]), {}),

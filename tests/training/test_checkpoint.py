@@ -231,9 +231,9 @@ DAMAGE = {
         "damaged or cut short",
     ),
     "only the head": (lambda content: MAGIC, "damaged or cut short; remove it"),
-    "empty": (lambda content: b"", "no checkpoint of this version"),
-    "text": (lambda content: b"step,loss\n1,0.5\n", "no checkpoint of this version"),
-    "pickle": (lambda content: pickle.dumps({"state": 1}), "no checkpoint of this version"),
+    "empty": (lambda content: b"", "not a checkpoint of this version"),
+    "text": (lambda content: b"step,loss\n1,0.5\n", "not a checkpoint of this version"),
+    "pickle": (lambda content: pickle.dumps({"state": 1}), "not a checkpoint of this version"),
 }
 
 

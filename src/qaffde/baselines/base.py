@@ -1,4 +1,4 @@
-"""What the trained baselines share: standardisation, hold-out, the training loop, draws."""
+"""Base class of trained baselines: standardization, hold-out, the training loop, draws."""
 
 import os
 from abc import ABC, abstractmethod
@@ -55,7 +55,7 @@ class FlowDensity(Density, ABC):
 
 @dataclass(frozen=True)
 class Trained:
-    """What training leaves: a density of z = (x − location) / scale, in float64."""
+    """Result of a training: a density of z = (x − location) / scale, in float64."""
 
     density: FlowDensity
     location: Tensor
@@ -66,7 +66,7 @@ class Trained:
 class TrainedEstimator(DensityEstimator):
     """Density estimator that trains a torch density by its likelihood.
 
-    Columns are standardised (the Jacobian is in every log-density) and the network is trained in
+    Columns are standardized (the Jacobian is in every log-density) and the network is trained in
     float32, which is up to 1.7 times faster; it scores in float64, so that a row's score does
     not depend on the rows beside it.
 
@@ -201,7 +201,7 @@ class TrainedEstimator(DensityEstimator):
         return print_progress(self.max_steps) if self.verbose else None
 
     def _loss(self, generator: Generator) -> Loss:
-        """What is minimised; a loss that draws has the generator."""
+        """Loss to minimize; one that draws uses the generator."""
         return negative_log_likelihood
 
     def _config(self) -> LoopConfig:

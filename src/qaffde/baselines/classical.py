@@ -220,7 +220,7 @@ def dmkde(**parameters: Any) -> QAFFDE:
     """Density matrix of plain random Fourier features (DMKDE), the method the paper extends.
 
     It is :class:`qaffde.QAFFDE` with random features, read as they are and divided by the mass of
-    the kernel. So it is no density (it has a floor and no finite integral) and cannot be drawn.
+    the kernel. So it is not a density (it has a floor and no finite integral) and cannot be drawn.
 
     Parameters
     ----------

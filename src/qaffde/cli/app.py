@@ -58,7 +58,7 @@ def command(module: str, *examples: str) -> Callable[[Callable[..., None]], Call
 
 
 class Missing(StrEnum):
-    """What becomes of rows that lack a value."""
+    """Treatment of rows with missing values."""
 
     error = "error"
     drop = "drop"

@@ -20,7 +20,7 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class Result:
-    """What a method reached, or why it did not."""
+    """Result of a method, or its error."""
 
     method: str
     log_likelihood: float = -np.inf

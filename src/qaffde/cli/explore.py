@@ -41,7 +41,7 @@ def serve(server: ExplorerServer, *, quiet: bool = False) -> None:
 
 
 def facts(name: str, model: Any) -> dict[str, Any]:
-    """What the page says of a model."""
+    """Facts about a model that the page shows."""
     found = {"file": name, "class": type(model).__name__}
     return found | {
         word: getattr(model, attribute)

@@ -18,7 +18,7 @@ DIAGNOSTICS = ("effective_rank", "purity", "von_neumann_entropy")
 def info(model: Path, *, json: bool) -> None:
     """Show what a model file holds: class, columns, base measure, rank, entropy, size."""
     if not model.is_file():
-        raise DataError(f"{model} is no file")
+        raise DataError(f"{model} is not a file")
     estimator = load(model)
     header, arrays = unpack(model.read_bytes())
     facts = {

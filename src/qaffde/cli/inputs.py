@@ -1,4 +1,4 @@
-"""What commands read: tables from files or standard input, and models."""
+"""Input of commands: tables from files or standard input, and models."""
 
 import math
 import shutil

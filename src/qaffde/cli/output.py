@@ -1,4 +1,4 @@
-"""What commands print: JSON, tables for people, and progress."""
+"""Output of commands: JSON, tables for people, and progress."""
 
 import json
 import math

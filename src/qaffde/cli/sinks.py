@@ -151,7 +151,7 @@ def check_output(target: object, *inputs: object) -> None:
     if not path.parent.is_dir():
         raise DataError(f"the folder of {target} does not exist; create it first")
     if path.exists() and not path.is_file():
-        raise DataError(f"{target} is no regular file; name another")
+        raise DataError(f"{target} is not a regular file; name another")
     if not os.access(path.parent, os.W_OK):
         raise DataError(f"{target} cannot be written: no permission for its folder")
     for source in map(str, inputs):

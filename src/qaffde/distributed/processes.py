@@ -45,7 +45,7 @@ class ProcessPeers(Peers):
         return int(numbers)
 
     def first(self, make: Callable[[], Value]) -> Value:
-        """What the first process makes, or its error, in all of them."""
+        """Result of the first process, or its error, in all of them."""
         told = [_attempt(make) if self.rank == 0 else None]
         dist.broadcast_object_list(told, src=0)
         value, error = told[0]  # type: ignore[misc]
@@ -54,7 +54,7 @@ class ProcessPeers(Peers):
         return value  # type: ignore[return-value]
 
     def gather(self, make: Callable[[], Value]) -> list[Value]:
-        """What each process makes, in their order; an error of one is one of all."""
+        """Results of all processes in their order; an error of one is raised in all."""
         told: list[Any] = [None] * self.size
         dist.all_gather_object(told, _attempt(make))
         for rank, (_, error) in enumerate(told):

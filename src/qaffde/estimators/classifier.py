@@ -43,7 +43,7 @@ ADAPTED_ROWS = 10_000
 def _adds_rows(model: "QAFFDEClassifier") -> bool:
     if model.is_trained:
         raise AttributeError(
-            "gradient training is no sum over rows, so it cannot add any; set "
+            "gradient training is not a sum over rows, so it cannot add any; set "
             'method="auto", or fit again with all rows'
         )
     return True

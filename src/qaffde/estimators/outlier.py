@@ -46,8 +46,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         Share of outliers among the training rows, where it is known: `offset_` is then the
         quantile of their scores. "auto" takes the 1 % quantile of the scores out of fold, below
         which one in a hundred fresh rows of the same origin falls: a false-alarm rate that the
-        rows themselves vouch for, in any number of columns. It is no guess of how many outliers
-        there are: where it is more than one in a hundred, say so.
+        rows themselves vouch for, in any number of columns. It does not estimate how many
+        outliers there are: give the share if it is more than one in a hundred.
     random_state : int, RandomState instance or None, default=None
         For the folds and for the default estimator.
 

@@ -134,15 +134,15 @@ class QAFFDESGD(BornEstimator):
     """
 
     partial_fit = Refused(
-        "a maximum-likelihood fit is no sum over rows, so QAFFDESGD cannot add rows to one; "
+        "a maximum-likelihood fit is not a sum over rows, so QAFFDESGD cannot add rows to one; "
         "use QAFFDE, which can, or fit again with all rows"
     )
     merge = Refused(
-        "a maximum-likelihood fit is no sum over rows, so two fits of QAFFDESGD cannot be merged; "
+        "a maximum-likelihood fit is not a sum over rows, so fits of QAFFDESGD cannot be merged; "
         "use QAFFDE, whose fits can, or fit again with all rows"
     )
     forget = Refused(
-        "a maximum-likelihood fit is no sum over rows, so QAFFDESGD cannot forget some; "
+        "a maximum-likelihood fit is not a sum over rows, so QAFFDESGD cannot forget some; "
         "use QAFFDE, which can, or fit again with the rows that remain"
     )
 

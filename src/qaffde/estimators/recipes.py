@@ -95,7 +95,7 @@ def _are_names(names: Any, d: int) -> bool:
 
 
 def _learned(*names: str) -> Callable[[Any], dict[str, Any]]:
-    """What takes the learned attributes of these names, without their underscores."""
+    """Function that takes the learned attributes of these names, without underscores."""
     return lambda model: {name: getattr(model, f"{name}_") for name in names}
 
 

@@ -1,4 +1,4 @@
-"""What the page shows of a model: densities of one or two columns where others have values."""
+"""Views of a model on the page: densities of one or two columns where others have values."""
 
 import math
 import time
@@ -41,7 +41,7 @@ REACH = 0.5
 
 @dataclass(frozen=True)
 class Picture:
-    """What the page draws of one state; densities are conditional on the columns given."""
+    """Picture of one state; densities are conditional on the columns given."""
 
     ends: list[Ends]
     density: Array
@@ -56,7 +56,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What is kept of the last state, for one that differs in its box or draws alone."""
+    """Values of the last state, kept for one that differs only in its box or draws."""
 
     key: Hashable
     given: Tensor

@@ -14,7 +14,7 @@ Size = int | str
 
 
 class Fields:
-    """What a file says of one object; everything is asked for by its name and its kind.
+    """Fields of one object in a file; each is read by its name and its kind.
 
     Sizes may be letters: all tensors of an object agree on what a letter stands for.
 
@@ -68,7 +68,7 @@ class Fields:
         """An object of a class, or of one of several."""
         value = self.get(name)
         if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
-            self.complain(name, f"is no {getattr(kind, '__name__', 'number')}")
+            self.complain(name, f"is not of type {getattr(kind, '__name__', 'number')}")
         return value
 
     def items(self, name: str, kind: Any) -> list[Any]:
@@ -76,7 +76,7 @@ class Fields:
         values = self.get(name)
         fit = isinstance(values, list) and all(isinstance(value, kind) for value in values)
         if not fit or any(isinstance(value, bool) for value in values):
-            self.complain(name, f"is no list of {getattr(kind, '__name__', 'numbers')}")
+            self.complain(name, f"is not a list of {getattr(kind, '__name__', 'numbers')}")
         return list(values)
 
     def number(self, name: str, lower: float = -np.inf, upper: float = np.inf) -> float:

@@ -89,7 +89,7 @@ def unpack(content: bytes) -> tuple[Json, Arrays]:
     table, data = _split(content)
     metadata = table.get("__metadata__")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("qaffde"), str):
-        raise FileError("this is no model file of qaffde; name a file that model.save wrote")
+        raise FileError("this is not a model file of qaffde; name a file that model.save wrote")
     header = parse_json(metadata["qaffde"])
     _check_version(header)
     if metadata.get("digest") != _digest(table, data):
@@ -121,12 +121,12 @@ def parse_json(text: str | bytes) -> Json:
     except (ValueError, RecursionError) as error:
         raise FileError(f"the file's header cannot be read ({quoted(error)}): {DAMAGED}") from None
     if not isinstance(value, dict):
-        raise FileError(f"the file's header is no JSON object: {DAMAGED}")
+        raise FileError(f"the file's header is not a JSON object: {DAMAGED}")
     return value
 
 
 def quoted(text: object) -> str:
-    r"""What a file says, as it may stand in a message: one short line of plain characters.
+    r"""Text of a file as it may stand in a message: one short line of plain characters.
 
     Examples
     --------

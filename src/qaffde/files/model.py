@@ -74,7 +74,7 @@ def load(
     """
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise FileError(f"{os.fspath(path)!r} is no regular file; name a file that save wrote")
+        raise FileError(f"{os.fspath(path)!r} is not a regular file; name a file that save wrote")
     if status.st_size > max_bytes:
         raise FileError(
             f"{os.fspath(path)!r} has {status.st_size} bytes, more than max_bytes={max_bytes}; "

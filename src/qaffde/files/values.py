@@ -52,7 +52,7 @@ Recipes = Mapping[str, Recipe]
 
 
 def attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
-    """What takes the attributes of these names from an object."""
+    """Function that takes the attributes of these names from an object."""
     return lambda item: {name: getattr(item, name) for name in names}
 
 
@@ -125,7 +125,7 @@ class Writer:
     @staticmethod
     def _texts(value: NDArray[Any], where: str) -> Json:
         if value.ndim != 1 or not all(isinstance(item, str) for item in value):
-            raise FileError(f"{where} holds objects that are no texts; keep such models by pickle")
+            raise FileError(f"{where} holds objects other than text; keep such models by pickle")
         return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
 
     def _keep(self, array: NDArray[Any], where: str) -> str:
@@ -145,7 +145,7 @@ class Reader:
     recipes : dict of {str: Recipe}
         Classes that a file may hold; no other is ever made.
     arrays : dict of {str: ndarray}
-        Each is taken only once, so that what is made is no larger than the file.
+        Each is taken only once, so that the result is not larger than the file.
     """
 
     def __init__(self, recipes: Recipes, arrays: Arrays) -> None:
@@ -175,7 +175,7 @@ class Reader:
         return item
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """What a JSON value stands for."""
+        """Object that a JSON value stands for."""
         if depth > MAX_DEPTH:
             raise FileError(f"values are nested too deeply: {DAMAGED}")
         match value:
@@ -226,7 +226,7 @@ def _torch(array: NDArray[Any]) -> Tensor:
 
 def _complex(pairs: Tensor) -> Tensor:
     if pairs.ndim == 0 or pairs.shape[-1] != 2 or not pairs.is_floating_point():
-        raise FileError(f"a complex tensor is no tensor of pairs: {DAMAGED}")
+        raise FileError(f"a complex tensor is not a tensor of pairs: {DAMAGED}")
     return torch.view_as_complex(pairs)
 
 

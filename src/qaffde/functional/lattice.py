@@ -29,7 +29,7 @@ MAX_COLUMNS = 2
 BLOCK = 1024
 """Nodes whose features are computed at once."""
 OFF_LATTICE = 1e-12
-"""What a whole number may be off by, relative to the largest."""
+"""Rounding error allowed for a whole number, relative to the largest."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ class ImageCoder(nn.Module):
         return self.encode(self.inputs(x))
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What the encoder sees of rows."""
+        """Inputs of the encoder: rows, standardized and in the shape of an image."""
         z = (x - self.location) / self.scale
         return z if self.shape is None else z.reshape(len(z), *self.shape)
 

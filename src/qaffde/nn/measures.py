@@ -17,7 +17,7 @@ MAX_WHITENED = 2**21
 
 
 class BaseMeasure(nn.Module, ABC):
-    """What a Born density needs of its base measure."""
+    """Base measure of a Born density: its log-density and characteristic function."""
 
     @abstractmethod
     def log_density(self, x: Tensor) -> Tensor:

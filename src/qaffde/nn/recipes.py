@@ -262,7 +262,7 @@ def _shift(f: Fields, name: str) -> Tensor | float:
     value = f.get(name)
     if not isinstance(value, Tensor):
         return f.number(name)
-    f.require(value.is_floating_point() and value.ndim <= 1, name, "is no vector")
+    f.require(value.is_floating_point() and value.ndim <= 1, name, "is not a vector")
     f.require(value.isfinite().all(), name, "is not finite")
     return value
 
@@ -278,7 +278,7 @@ def _shear(f: Fields) -> Transform:
     location, scale = f.tensor("location", "d"), f.positive("scale", "d")
     d = len(scale)
     order, powers = f.whole("order", "d"), f.whole("powers", "M", "d")
-    f.require(order.sort()[0].equal(torch.arange(d)), "order", "is no order of the columns")
+    f.require(order.sort()[0].equal(torch.arange(d)), "order", "is not an order of the columns")
     f.require(0 <= powers.min() and powers.sum(1).max() <= MAX_DEGREE, "powers", "are wrong")
     coefficients = f.tensor("coefficients", "d", "M")
     place = order.argsort()  # of a column in the order

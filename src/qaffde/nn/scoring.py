@@ -109,7 +109,7 @@ class Units:
     box : Array of shape (2, d), or None
         Ends of a base measure that is a box.
     far : float
-        Deviations beyond which all points are as impossible; the cosine of ∞ is no number.
+        Deviations beyond which all points are as impossible; the cosine of ∞ is not a number.
     """
 
     location: Array

@@ -66,7 +66,7 @@ class PolynomialShear(Transform):
         return x
 
     def _bend(self, x: Tensor) -> Tensor:
-        """What f takes away, of shape (..., d)."""
+        """Polynomial that f subtracts, of shape (..., d)."""
         u = (x - self.location) / self.scale
         return monomials(u, self.powers) @ self.coefficients.T
 

@@ -1,4 +1,4 @@
-"""What a picture is made of: computed values that know how to draw themselves."""
+"""Panels of a picture: computed values that know how to draw themselves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class Panel(ABC):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a caller asked for, whatever the kind of picture.
+    """Options of a picture, whatever its kind.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ def open_npz(path: Path, label: str) -> Table:
             f"{label} must have one array, or one for each column, but it has {shapes}"
         )
     if len({len(array) for array in arrays.values()}) > 1:
-        raise DataError(f"{label}: its arrays differ in length, so they are no columns")
+        raise DataError(f"{label}: its arrays differ in length, so they are not columns")
     return ArrayTable(label, list(arrays.values()), list(arrays))
 
 

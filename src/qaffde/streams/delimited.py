@@ -152,9 +152,9 @@ def take_look(start: bytes, label: str, delimiter: str | None) -> Look:
     try:
         text = start.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DataError(f"{label} is no text in UTF-8, nor a format that is known") from None
+        raise DataError(f"{label} is not text in UTF-8, nor a format that is known") from None
     if "\0" in text:
-        raise DataError(f"{label} is no text: it has a NUL character")
+        raise DataError(f"{label} is not text: it has a NUL character")
     lines = text.splitlines()
     n_blank = next((k for k, line in enumerate(lines) if line), len(lines))
     if n_blank == len(lines):

@@ -115,7 +115,7 @@ class IterableChunks(Chunks):
         """Columns of a data frame."""
         found = names_of(chunk)
         if found is None:
-            raise ValueError(f"chunk {number} is no data frame, so it has no columns by name")
+            raise ValueError(f"chunk {number} is not a data frame, so it has no columns by name")
         columns = self.columns or [name for name in found if name != self.weights]
         wanted = [*columns, *([] if self.weights is None else [self.weights])]
         missing = [name for name in wanted if name not in found]

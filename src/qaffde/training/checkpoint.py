@@ -72,12 +72,12 @@ class Checkpoint:
         return time.monotonic() - self._last_save >= self.every_seconds
 
     def load(self, expected: Fingerprint) -> State | None:
-        """State that an interrupted fit left; None where there is no file.
+        """State that an interrupted fit left, or None without a file.
 
         Raises
         ------
         CheckpointError
-            If the file is damaged, no checkpoint at all, or that of another fit.
+            If the file is damaged, is not a checkpoint, or belongs to another fit.
         """
         if (saved := self._read()) is None:
             return None
@@ -92,12 +92,12 @@ class Checkpoint:
         return state
 
     def peek(self) -> State | None:
-        """State in the file, whosever it is; None where there is no file.
+        """State in the file, of any fit, or None without a file.
 
         Raises
         ------
         CheckpointError
-            If the file is damaged, or no checkpoint at all.
+            If the file is damaged or is not a checkpoint.
         """
         saved = self._read()
         return None if saved is None else saved["state"]
@@ -128,7 +128,7 @@ class Checkpoint:
     def _payload(self, content: bytes) -> bytes:
         if not content.startswith(MAGIC):
             raise CheckpointError(
-                f"{self.path} is no checkpoint of this version of qaffde; name another file, or "
+                f"{self.path} is not a checkpoint of this version; name another file, or "
                 "remove it to start anew"
             )
         digest, payload = _split(content[len(MAGIC) :], DIGEST_SIZE)

@@ -1,4 +1,4 @@
-r"""What Algorithm 1 minimises: the squared error of the kernel over pairs of points.
+r"""Loss of Algorithm 1: the squared error of the kernel over pairs of points.
 
 .. math:: \frac1m \sum_i \bigl( k_\gamma(x_i', x_i'') - \hat k(x_i', x_i'') \bigr)^2
 

@@ -1,4 +1,4 @@
-"""What every stage of a long fit shares: history, progress, peers, clock and checkpoints."""
+"""Shared by all stages of a long fit: history, progress, peers, clock and checkpoints."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from qaffde.training.checkpoint import Checkpoint
 
 @dataclass
 class History:
-    """What happened in training, one entry of each list for an evaluation.
+    """Record of a training; lists have one entry for each evaluation.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ Value = TypeVar("Value")
 
 
 class Peers(ABC):
-    """What the processes of a training tell each other; all of them make the same calls.
+    """Communication of the processes of a training; all of them make the same calls.
 
     Attributes
     ----------
@@ -114,29 +114,29 @@ class Peers(ABC):
 
     @abstractmethod
     def first(self, make: Callable[[], Value]) -> Value:
-        """What the first process makes, or its error, in all of them."""
+        """Result of the first process, or its error, in all of them."""
 
     @abstractmethod
     def gather(self, make: Callable[[], Value]) -> list[Value]:
-        """What each process makes, in their order; an error of one is one of all."""
+        """Results of all processes in their order; an error of one is raised in all."""
 
     def together(self, make: Callable[[], Value]) -> Value:
-        """What this process makes; an error of one is one of all."""
+        """Result of this process; an error of one is raised in all."""
         made: list[Value] = []
         self.gather(lambda: made.append(make()))
         return made[0]
 
     def any(self, flag: bool) -> bool:  # noqa: FBT001 (a value, not an option)
-        """Whether any process says so."""
+        """Whether the flag is set in any process."""
         return bool(self.largest(int(flag)))
 
     def share_of(self, number: int) -> int:
-        """What each process does of a number, at least one."""
+        """Share of a number for each process, at least one."""
         return -(-number // self.size)
 
 
 class Alone(Peers):
-    """One process, which has no one to tell."""
+    """A single process."""
 
     size, rank = 1, 0
 
@@ -151,11 +151,11 @@ class Alone(Peers):
         return number
 
     def first(self, make: Callable[[], Value]) -> Value:
-        """What is made here."""
+        """Result of this process."""
         return make()
 
     def gather(self, make: Callable[[], Value]) -> list[Value]:
-        """What is made here."""
+        """Result of this process, in a list."""
         return [make()]
 
 

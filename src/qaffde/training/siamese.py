@@ -22,7 +22,7 @@ class Siamese(nn.Module, ABC):
 
     @abstractmethod
     def features(self) -> FourierFeatures:
-        """What was learned, as a frozen map in the units of the data."""
+        """The learned features, as a frozen map in the units of the data."""
 
 
 class FreeSiamese(Siamese):

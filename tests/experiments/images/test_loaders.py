@@ -113,12 +113,12 @@ def swapped(data):
 
 
 DAMAGE = {
-    "cut": (lambda c: c[:-1], "no idx file of bytes, or is cut short"),
-    "long": (lambda c: c + b"0", "no idx file of bytes, or is cut short"),
-    "empty": (lambda c: b"", "no idx file of bytes"),
-    "header": (lambda c: c[:6], "no idx file of bytes"),
-    "floats": (lambda c: c[:2] + b"\x0d" + c[3:], "no idx file of bytes"),
-    "huge": (lambda c: c[:4] + b"\xff" * 12 + c[16:], "no idx file of bytes"),
+    "cut": (lambda c: c[:-1], "not an idx file of bytes, or is cut short"),
+    "long": (lambda c: c + b"0", "not an idx file of bytes, or is cut short"),
+    "empty": (lambda c: b"", "not an idx file of bytes"),
+    "header": (lambda c: c[:6], "not an idx file of bytes"),
+    "floats": (lambda c: c[:2] + b"\x0d" + c[3:], "not an idx file of bytes"),
+    "huge": (lambda c: c[:4] + b"\xff" * 12 + c[16:], "not an idx file of bytes"),
 }
 
 
@@ -142,8 +142,8 @@ def test_files_that_do_not_belong_together(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c[:-1], "no batch of CIFAR-10, or is cut short"),
-        (lambda c: b"", "no batch of CIFAR-10"),
+        (lambda c: c[:-1], "not a batch of CIFAR-10, or is cut short"),
+        (lambda c: b"", "not a batch of CIFAR-10"),
         (lambda c: b"\xff" + c[1:], "labels beyond 9"),
     ],
 )

@@ -28,14 +28,14 @@ WAVES = 128.0
 """Multiplications that a cosine and a sine cost as much as."""
 FEW_ROWS = 8
 ROUNDING = 1 + 1e-9
-"""What an eigenvalue may be off by, relatively; a bound must hold."""
+"""Relative error allowed for an eigenvalue, so that a bound holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
     """The form cᵀPc + sᵀQs − 2cᵀXs of cosines and sines, each block of shape (H, H).
 
-    There is no X where B and E are real.
+    X is None where B and E are real.
     """
 
     P: Tensor
@@ -88,7 +88,7 @@ class Pairs:
 
 
 class Coefficients(ABC):
-    """What evaluates q, bounds it, and gives its B and E."""
+    """Coefficients of q: they evaluate it, bound it, and give its B and E."""
 
     needs_sines: bool
     """Whether :meth:`of_waves` looks at the sines."""
