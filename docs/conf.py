@@ -21,12 +21,13 @@ MODULES = re.findall(r"^   (qaffde\S*)$", (HERE / "api/index.md").read_text(), r
 
 def tables(module: str) -> dict[str, str]:
     """Public names of a module that are neither classes nor functions, and what they hold."""
-    found = vars(importlib.import_module(module))
-    names = found.get("__all__", [name for name in found if name.isupper()])
+    found = importlib.import_module(module)
+    names = getattr(found, "__all__", [name for name in vars(found) if name.isupper()])
+    values = {name: getattr(found, name) for name in names}
     return {
-        name: content(found[name])
-        for name in names
-        if not inspect.isroutine(found[name]) and not inspect.isclass(found[name])
+        name: content(value)
+        for name, value in values.items()
+        if not inspect.isroutine(value) and not inspect.isclass(value)
     }
 
 
@@ -64,7 +65,7 @@ autosummary_generate = True
 autosummary_ignore_module_all = False
 autosummary_context = {
     "top": qaffde.__all__,
-    "aliases": ["qaffde.estimators", "qaffde.files"],
+    "aliases": ["qaffde.estimators", "qaffde.files", "qaffde.selection", "qaffde.training"],
     "tables": {name: tables(name) for name in MODULES},
 }
 autodoc_typehints = "none"
@@ -129,7 +130,15 @@ def add_results(app: Sphinx, error: Exception | None) -> None:
         write_page(read_parts(), "standard", Path(app.outdir) / PAGE)
 
 
+def draw_rooms(app: Sphinx) -> None:
+    """Draw the picture of the imports before it is read."""
+    from rooms import draw
+
+    draw()
+
+
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
+    app.connect("builder-inited", draw_rooms)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("build-finished", add_results)
