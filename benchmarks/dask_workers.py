@@ -44,7 +44,7 @@ class Sizes:
     Parameters
     ----------
     n, d, n_features : int
-        Rows, columns, and features. Of more than two columns, whose features are off a lattice, the
+        Rows, columns, and features. Of more than two columns, whose features have no lattice, the
         matrix product is nearly all of the work.
     """
 

@@ -107,7 +107,6 @@ SPACES: dict[str, Space] = {
     "iaf": _NETWORK,
     "realnvp": _NETWORK,
     "nsf": _SPLINES,
-    "nsf_coupling": _SPLINES,
     "planar": {
         "n_layers": Range(
             8, 64, log=True, paper="2 to 24", why="a planar map is one hidden unit, and cheap"

@@ -9,21 +9,19 @@ from torch.distributions import ExpTransform
 from qaffde import (
     QAFFDE,
     QAFFDESGD,
+    ComputeConfig,
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    SelectionPolicy,
     TrainingConfig,
 )
-from qaffde.baselines import (
-    dmkde,
-)
+from qaffde.baselines import dmkde
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
 BENT = np.column_stack([X[:, 0] + X[:, 1] ** 2, X[:, 1]])
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
-SHORT = {"max_steps": 4, "batch_size": 32, "random_state": 0}
-SMALL = {"n_layers": 2, "hidden_size": 6, "n_hidden": 2}
 CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
 CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
 
@@ -37,6 +35,12 @@ MODELS = {
     "QAFFDE gaussian": lambda: QAFFDE(**CLOSED, base_measure="gaussian").fit(FRAME),
     "QAFFDE mixture": lambda: QAFFDE(**CLOSED, base_measure=2, features="random").fit(X),
     "QAFFDE stream": lambda: QAFFDE(**CLOSED).partial_fit(FRAME[:70]).partial_fit(FRAME[70:]),
+    "trials": lambda: QAFFDE(n_features=12, random_state=0).fit(X),
+    "configs": lambda: QAFFDE(
+        plan=fitted("trials").plan_,
+        policy=SelectionPolicy(mixture_sizes=(1, 2)),
+        compute=ComputeConfig(dtype="float32", batch_size=50),
+    ).fit(X),
     "QAFFDESGD box": lambda: QAFFDESGD(**CONVEX, base_measure="box").fit(X),
     "QAFFDESGD mixture": lambda: QAFFDESGD(**CONVEX, base_measure=2).fit(FRAME),
     "QAFFDESGD encoder": lambda: QAFFDESGD(

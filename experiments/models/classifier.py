@@ -194,7 +194,9 @@ class FlowClassifier(BayesRule, BaseEstimator):
         found = np.flatnonzero(self.classes_ == label)
         if not len(found):
             raise ValueError(f"label={label!r} is not known; choose one of {list(self.classes_)}")
-        return draw(self.class_densities_[found[0]], n_samples, generator_from(random_state))
+        density = self.class_densities_[found[0]]
+        with torch.no_grad():
+            return draw(density, n_samples, generator_from(random_state)).numpy()
 
     def _validated(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None

@@ -89,6 +89,14 @@ def check_positive(name: str, value: object, *, optional: bool = False) -> None:
         raise ValueError(f"{name}={value!r} must be a positive number{also}")
 
 
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Reject anything but None or an object of a class, such as a configuration."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(
+            f"{name}={value!r} must be a {kind.__name__}: {name}={kind.__name__}(...), or None"
+        )
+
+
 def check_mixture(n_components: object, n: int) -> None:
     """Reject more Gaussians than rows can hold."""
     if isinstance(n_components, int) and n_components > n // 2:

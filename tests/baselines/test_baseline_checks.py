@@ -15,7 +15,6 @@ ESTIMATORS = [
     IAF(**TINY),
     RealNVP(**TINY | {"n_layers": 2}),
     NSF(n_bins=3, **TINY),
-    NSF(n_bins=3, coupling=True, **TINY),
     Planar(2, **CHEAP),
     KDE("scott"),
     GMM(1),

@@ -14,7 +14,6 @@ FLOWS = [
     IAF(3, 8, 1),
     RealNVP(3, 8, 1),
     NSF(2, 8, 1, 4),
-    NSF(2, 8, 1, 4, coupling=True),
 ]
 SIZES = [(1, 0), (2, 0), (5, 0), (3, 2)]
 x = torch.randn(40, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from qaffde import QAFFDE, QAFFDEOutlierDetector, __version__, cli, load
-from qaffde.baselines import GMM
 from qaffde.cli import demo as demo_command
 from qaffde.cli.app import app
 from tests.cli.conftest import SMALL
@@ -107,22 +106,35 @@ def test_fit_options(qaffde, frame, write, tmp_path):
 
 
 @pytest.mark.usefixtures("short_search")
-@pytest.mark.parametrize(
-    ("method", "name"), [("qaffde-sgd", "QAFFDESGD"), ("gmm", "GMM"), ("kde", "KDE")]
-)
-def test_other_methods(method, name, qaffde, frame, write, tmp_path):
+def test_maximum_likelihood(qaffde, frame, write, tmp_path):
     data = write(frame, tmp_path / "data.csv")
     options = ["--features", "16", "--bandwidth", "1", "--time-limit", "1"]
-    done = qaffde(
-        *("fit", data, "-o", tmp_path / "m", "--method", method, "--json"),
-        *(options if method == "qaffde-sgd" else []),
-    )
+    done = qaffde("fit", data, "-o", tmp_path / "m", "--method", "qaffde-sgd", "--json", *options)
     assert done.code == 0, done.err
-    assert done.json["class"] == name
+    assert done.json["class"] == "QAFFDESGD"
     assert qaffde("score", tmp_path / "m", data, "--json").json["rows"] == 200
     assert qaffde("anomalies", tmp_path / "m", data, "--json").json["anomalies"] < 15
+    assert qaffde("score", tmp_path / "m", data, "--missing", "impute").code == 0
+
+
+@pytest.mark.parametrize("method", ["gmm", "kde", "maf"])
+def test_baselines_are_compared_and_not_saved(method, qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    refused = qaffde("fit", data, "-o", tmp_path / "m", "--method", method)
+    assert refused.code == 2
+    said = " ".join(refused.err.replace("│", " ").split())
+    assert f"model files hold methods qaffde and qaffde-sgd only, not '{method}'" in said
+    assert "compare it with qaffde compare" in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_what_has_no_calculus_fills_in_nothing(qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    QAFFDEOutlierDetector(QAFFDE(16, 1.0), random_state=0).fit(frame).save(tmp_path / "m")
+    assert qaffde("score", tmp_path / "m", data).code == 0
     refused = qaffde("score", tmp_path / "m", data, "--missing", "impute")
-    assert refused.code == (0 if method == "qaffde-sgd" else 1)
+    assert refused.code == 1
+    assert "QAFFDEOutlierDetector" in refused.err
 
 
 def test_sample(qaffde, model, frame, tmp_path):
@@ -200,7 +212,7 @@ def test_info(qaffde, model, tmp_path):
     assert facts["file_bytes"] == model.stat().st_size > facts["memory_bytes"]
     assert facts["written_by"].startswith("qaffde ")
     assert "effective_rank" in qaffde("info", model).out
-    GMM(2).save(tmp_path / "unfitted")
+    QAFFDE().save(tmp_path / "unfitted")
     assert qaffde("info", tmp_path / "unfitted", "--json").json["fitted"] is False
 
 

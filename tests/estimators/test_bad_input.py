@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from qaffde import QAFFDE, SelectionPolicy
+from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier, SelectionPolicy
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 2))
@@ -210,3 +210,21 @@ def test_a_failed_fit_leaves_the_model_unfitted():
         model.fit(X)
     with pytest.raises(ValueError, match="not fitted yet"):
         model.score_samples(X)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        (QAFFDE, "policy"),
+        (QAFFDE, "compute"),
+        (QAFFDESGD, "policy"),
+        (QAFFDESGD, "compute"),
+        (QAFFDESGD, "training"),
+        (QAFFDEClassifier, "policy"),
+        (QAFFDEClassifier, "training"),
+    ],
+)
+def test_configurations_that_are_none_are_refused(estimator, name):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=rf"{name}=\{{.*must be a .*Config|{name}=\{{.*Policy"):
+        estimator(**{name: {"max_steps": 3}}).fit(X, X[:, 0] > 0)

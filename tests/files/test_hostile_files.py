@@ -15,7 +15,6 @@ from benchmarks import fuzz_files
 from qaffde import QAFFDE, FileError
 from tests.file_models import MODELS, fitted
 
-pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
 safetensors = pytest.importorskip("safetensors.numpy", reason="files need the extra 'files'")
 
 from qaffde.files.format import MAX_HEADER_BYTES, pack, unpack  # noqa: E402
@@ -109,9 +108,22 @@ def tensor(name, make):
     return change
 
 
-def field(kind, name, value):
+def fields(kind, **values):
     def change(header, arrays):
-        objects_of(header, kind)[-1][name] = value
+        objects_of(header, kind)[-1].update(values)
+
+    return change
+
+
+def field(kind, name, value):
+    return fields(kind, **{name: value})
+
+
+def unfitted(kind):
+    def change(header, arrays):
+        found = objects_of(header, kind)[-1]
+        for name in found.keys() - {"parameters"}:
+            del found[name]
 
     return change
 
@@ -148,44 +160,172 @@ def spoil(value):
     return make
 
 
+PLAIN = {"class": "NormalLaw", "fields": {}}
 FORGED = {
-    "class of another module": ("GMM", class_name("os.system"), "holds a os.system, a class"),
-    "class of another kind": ("GMM", class_name("Frame"), "is missing"),
-    "no estimator": ("GMM", lambda h, _: h["objects"].pop(), "holds no estimator"),
+    "class of another module": ("features", class_name("os.system"), "holds a os.system, a class"),
+    "class of another kind": ("features", class_name("Plan"), "is missing"),
+    "class of a baseline": ("features", class_name("KDE"), "holds a KDE, a class not known"),
+    "no estimator": ("outliers", lambda h, _: h["objects"].append(PLAIN), "holds no estimator"),
     "parameter": (
-        "GMM",
-        parameter("GMM", n_jobs=3),
+        "features",
+        parameter("FourierFeatures", n_jobs=3),
         "parameter n_jobs is not known to this version: upd",
     ),
-    "field": ("GMM", field("GMM", "__class__", 1), "__class__ is not known"),
-    "later object": ("GMM", field("GMM", "density", {"object": 10**6}), "no known kind"),
-    "object itself": ("GMM", field("GMM", "density", {"object": -1}), "no known kind"),
+    "field": ("features", field("FourierFeatures", "__class__", 1), "__class__ is not known"),
+    "later object": ("QAFFDE box", field("QAFFDE", "density", {"object": 10**6}), "no known kind"),
+    "object itself": ("QAFFDE box", field("QAFFDE", "density", {"object": -1}), "no known kind"),
     "deep value": (
-        "GMM",
-        parameter("GMM", n_components=json.loads("[" * 20 + "]" * 20)),
+        "QAFFDE box",
+        parameter("QAFFDE", bounds=json.loads("[" * 20 + "]" * 20)),
         "too deep",
     ),
-    "missing tensor": ("GMM", lambda h, a: a.clear(), "missing, or is used twice"),
-    "columns": ("KDE", field("KDE", "n_features_in_", 3), "not of 3 columns"),
-    "many columns": ("IAF", field("IAF", "n_features_in_", 2**40), "location has shape"),
-    "NaN": ("QAFFDE box", tensor("QAFFDE.rho", spoil(np.nan)), "rho holds NaN"),
+    "missing tensor": ("QAFFDE box", lambda h, a: a.clear(), "missing, or is used twice"),
+    "columns": ("QAFFDE box", field("QAFFDE", "n_features_in_", 3), "plan is not of 3 columns"),
+    "many columns": (
+        "classifier stream",
+        field("QAFFDEClassifier", "n_features_in_", 2**40),
+        "plan is not of 1099511627776 columns",
+    ),
+    "columns of a trained model": (
+        "QAFFDESGD box",
+        field("QAFFDESGD", "n_features_in_", 1),
+        "plan is not of 1 columns",
+    ),
+    "columns of an outlier detector": (
+        "outliers",
+        fields(
+            "QAFFDEOutlierDetector",
+            n_features_in_=1,
+            feature_names_in_={"texts": ["a"], "object": True},
+        ),
+        "estimator is not of 1 columns",
+    ),
+    "columns of a classifier": (
+        "classifier stream",
+        field("QAFFDEClassifier", "n_features_in_", 3),
+        "plan is not of 3 columns",
+    ),
+    "columns of a density": (
+        "marginal of box",
+        field("DerivedDensity", "feature_names", {"texts": ["a", "b"], "object": True}),
+        "feature_names are wrong",
+    ),
+    "unfitted within": ("outliers", unfitted("QAFFDE"), "estimator is not fitted"),
+    "NaN": ("QAFFDE box", tensor("Sums.rho", spoil(np.nan)), "rho holds NaN"),
     "infinite": ("QAFFDE box", tensor("BornDensity.factor", spoil(np.inf)), "infinite numbers"),
     "scale": ("QAFFDE box", tensor("StandardizedDensity.scale", spoil(-1)), "must be positive"),
     "box": ("QAFFDE box", tensor("BoxMeasure.lower", spoil(100)), "must lie below upper"),
-    "type": ("QAFFDE box", tensor("QAFFDE.rho", np.float32), "float32, not torch.float64"),
+    "type": ("QAFFDE box", tensor("Sums.rho", np.float32), "float32, not torch.float64"),
     "shape": ("QAFFDE box", tensor("FourierLayer.b", lambda b: b[1:]), r"has shape \(.*, not"),
     "empty": ("QAFFDE box", tensor("FourierLayer.W", lambda W: W[:, :0]), "has shape"),
-    "rank": ("QAFFDE stream", parameter("QAFFDE", rank="all"), "rank='all' must be"),
     "covariance": (
-        "GMM",
+        "QAFFDE gaussian",
         tensor("GaussianMeasure.covariances", np.negative),
         "covariances must be positive definite",
     ),
     "names": (
-        "GMM",
-        field("GMM", "feature_names_in_", {"texts": ["a"], "object": True}),
+        "QAFFDE gaussian",
+        field("QAFFDE", "feature_names_in_", {"texts": ["a"], "object": True}),
         "feature_names_in_ are wrong",
     ),
+    "no sums": ("QAFFDE box", field("QAFFDE", "sums", None), "sums is not of type Sums"),
+    "small sums": ("QAFFDE box", tensor("Sums.rho", lambda r: r[1:, 1:]), "have other sizes"),
+    "sums that are not square": ("QAFFDE box", tensor("Sums.rho", lambda r: r[1:]), "has shape"),
+    "weight": ("QAFFDE box", field("Sums", "weight", -1.0), "weight = -1.0 is out of range"),
+    "count": ("QAFFDE box", field("Sums", "count", {"float": "nan"}), "count = nan is out of"),
+    "classes": (
+        "classifier",
+        tensor("ClassSums.psi", lambda psi: psi[1:]),
+        r"psi has shape \(1, .*, not \(2,",
+    ),
+    "weights of classes": (
+        "classifier",
+        tensor("ClassSums.weight", np.negative),
+        "weight must not be negative",
+    ),
+    "names of classes": (
+        "classifier",
+        field("QAFFDEClassifier", "classes", {"texts": ["a"], "object": True}),
+        "classes have other sizes",
+    ),
+    "plan of nothing": (
+        "QAFFDE box",
+        field("QAFFDE", "plan", {"object": 0}),
+        "plan is not of type Plan",
+    ),
+    "plan of another method": (
+        "QAFFDE box",
+        fields("Plan", method="likelihood", measurement="likelihood"),
+        "plan is one of another method",
+    ),
+    "plan of no method": ("QAFFDE box", field("Plan", "method", "eval"), "method = 'eval' is not"),
+    "plan of a classifier": (
+        "QAFFDESGD box",
+        fields("Plan", method="classifier", measurement="direct"),
+        "plan is one of another method",
+    ),
+    "location of a plan": ("QAFFDE box", tensor("Plan.location", spoil(np.nan)), "holds NaN"),
+    "columns of a plan": ("QAFFDE box", tensor("Plan.location", lambda a: a[:1]), "has shape"),
+    "scale of a plan": ("QAFFDE box", tensor("Plan.scale", spoil(0)), "scale must be positive"),
+    "bandwidth": ("QAFFDE box", tensor("Plan.bandwidth", spoil(-1)), "must be positive"),
+    "bandwidths": ("QAFFDE box", tensor("Plan.bandwidth", lambda h: h[:1]), "has shape"),
+    "reach": ("QAFFDE box", tensor("Plan.reach", spoil(np.nan)), "reach holds NaN"),
+    "measure": (
+        "QAFFDE box",
+        field("Plan", "measure", "box"),
+        "measure is not of type BaseMeasure",
+    ),
+    "measurement": ("QAFFDE box", field("Plan", "measurement", "x"), "measurement = 'x' is not"),
+    "measurement of another method": (
+        "QAFFDE box",
+        field("Plan", "measurement", "gradient"),
+        "measurement = 'gradient' is not",
+    ),
+    "rank": ("QAFFDE stream", field("Plan", "rank", "all"), "rank='all' must be"),
+    "background": ("QAFFDE box", field("Plan", "background", 2), "background=2 must be"),
+    "tolerance": (
+        "QAFFDE box",
+        field("Plan", "tolerance", "auto"),
+        "tolerance is not of type number",
+    ),
+    "min_trace": ("QAFFDE box", field("Plan", "min_trace", 1.5), "out of range"),
+    "rows": ("QAFFDE box", field("Plan", "n_rows", 0), "n_rows = 0 is out of range"),
+    "noise": (
+        "QAFFDE box",
+        lambda h, a: (
+            objects_of(h, "Plan")[-1].update(noise={"tensor": "n"}),
+            a.update(n=np.array(1.0)),
+        ),
+        "noise is of no direction",
+    ),
+    "no trials": ("QAFFDESGD box", field("Plan", "trials", {"tuple": [1]}), "hold no trials"),
+    "trials that are a list": (
+        "QAFFDESGD box",
+        field("Plan", "trials", []),
+        "is not of type tuple",
+    ),
+    "trial": ("trials", field("Trial", "log_likelihood", {"float": "nan"}), "out of range"),
+    "name of a trial": ("trials", field("Trial", "name", 3), "name is not of type str"),
+    "choice of a trial": ("trials", field("Trial", "chosen", 1), "chosen is not of type bool"),
+    "policy": ("configs", field("SelectionPolicy", "few_rows", "x"), "few_rows='x' must be a who"),
+    "share": ("configs", field("SelectionPolicy", "min_trace", 7), "min_trace=7 must be a number"),
+    "sizes": (
+        "configs",
+        field("SelectionPolicy", "mixture_sizes", {"tuple": [1, "x"]}),
+        "mixture_sizes='x' must be",
+    ),
+    "constant of no policy": ("configs", field("SelectionPolicy", "pace", 1), "pace is not known"),
+    "short policy": (
+        "configs",
+        lambda h, _: objects_of(h, "SelectionPolicy")[-1].pop("n_folds"),
+        "n_folds is missing",
+    ),
+    "device": ("configs", field("ComputeConfig", "device", "moon"), "device='moon' cannot be"),
+    "precision": ("configs", field("ComputeConfig", "dtype", "eval"), "dtype='eval' is not known"),
+    "rows at once": ("configs", field("ComputeConfig", "batch_size", -1), "batch_size=-1 must"),
+    "solver": ("QAFFDESGD box", field("TrainingConfig", "solver", "rm"), "solver='rm' is not"),
+    "steps": ("QAFFDESGD box", field("TrainingConfig", "max_steps", 1e300), "max_steps=1e"),
+    "augment": ("QAFFDESGD box", field("TrainingConfig", "augment", "os.system"), "be callable"),
     "integrals without end": ("marginal", chain, "integrated too often"),
     "frequency": ("conditional", tensor("TrigonometricForm.W", spoil(1e12)), "beyond measure"),
     "order": ("QAFFDESGD shear", tensor("PolynomialShear.order", spoil(7)), "not an order"),
@@ -201,28 +341,6 @@ FORGED = {
         tensor("PolynomialShear.powers", np.float64),
         "float64, not torch.int64",
     ),
-    "wide": ("MAF", parameter("MAF", hidden_size=10**6), "ask for a network"),
-    "deep": ("MAF", parameter("MAF", n_hidden=10**9), "ask for a network"),
-    "many layers": ("RealNVP", parameter("RealNVP", n_layers=10**9), "ask for a network"),
-    "many layers of nothing": (
-        "RealNVP",
-        parameter("RealNVP", n_layers=10**9, hidden_size=1, n_hidden=1),
-        "ask for a network",
-    ),
-    "bins": ("NSF", parameter("NSF", n_bins=10**9), "ask for a network"),
-    "components": ("MADE", parameter("MADE", n_components=10**9), "ask for a network"),
-    "planes": ("Planar", parameter("Planar", n_layers=10**9), "ask for a network"),
-    "another network": ("MAF", parameter("MAF", n_hidden=1), "does not fit its parameters"),
-    "mask": (
-        "RealNVP",
-        tensor("RealNVP.state.flow.transform.transforms.0.mask", np.logical_not),
-        "other masks",
-    ),
-    "weights": (
-        "MAF",
-        tensor("MAF.state.flow.transform.transforms.0.hyper.0.weight", spoil(np.nan)),
-        "is not finite",
-    ),
 }
 
 
@@ -237,7 +355,7 @@ def test_a_tensor_is_used_only_once():
         measure = objects_of(header, "GaussianMeasure")[0]
         measure["cholesky"] = measure["covariances"]
 
-    assert_refused(forged("GMM", change), "used twice")
+    assert_refused(forged("QAFFDE gaussian", change), "used twice")
 
 
 def test_every_flipped_byte_is_found(contents):
@@ -312,7 +430,7 @@ def _is_strict(value):
 
 def test_sizes_are_limited(tmp_path):
     path = tmp_path / "model"
-    fitted("GMM").save(path)
+    fitted("QAFFDE gaussian").save(path)
     size = path.stat().st_size
     with pytest.raises(FileError, match=rf"has {size} bytes, more than max_bytes=1000; if you"):
         qaffde.load(path, max_bytes=1000)
@@ -336,4 +454,6 @@ def test_messages_name_the_file(tmp_path):
 
 
 def test_names_in_messages_are_short_and_plain():
-    assert_refused(forged("GMM", class_name("\ud800\n" * 99)), r"holds a (\\ud800 )+.*\.\.\., a")
+    assert_refused(
+        forged("features", class_name("\ud800\n" * 99)), r"holds a (\\ud800 )+.*\.\.\., a"
+    )

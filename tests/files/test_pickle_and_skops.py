@@ -12,7 +12,6 @@ from qaffde import QAFFDE, QAFFDESGD, FileError
 from tests.file_models import CLOSED, MODELS, X, answers, fitted
 from tests.sgd_models import Stretch
 
-pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
 skops = pytest.importorskip("skops.io", reason="skops is in the extra 'files'")
 
 

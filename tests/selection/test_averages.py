@@ -140,7 +140,7 @@ def test_when_an_average_is_tried(columns, free, left, reach, is_averaged, monke
     if is_averaged:
         n_parts = N_DRAWS * policy.averaged_parts * columns
         assert found.base.n_components == n_parts
-        assert "averaged, bare" in str(found)
+        assert "averaged alone" in str(found)
 
 
 def test_a_bare_mixture_is_not_averaged():

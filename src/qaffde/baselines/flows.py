@@ -266,10 +266,6 @@ class NSF(LayeredFlow):
     n_hidden : int, default=2
     n_bins : int, default=16
         Pieces of a spline.
-    coupling : bool, default=False
-        Transform half of the columns at a time: draws need two passes, whatever the number of
-        columns. Else autoregressive: more expressive, one pass for each column. Of two columns
-        both are the same.
     **training
         Parameters of :class:`qaffde.baselines.base.TrainedEstimator`.
 
@@ -284,16 +280,11 @@ class NSF(LayeredFlow):
         hidden_size: int = 64,
         n_hidden: int = 2,
         n_bins: int = 16,
-        *,
-        coupling: bool = False,
         **training: Any,
     ) -> None:
         super().__init__(n_layers, hidden_size, n_hidden, **training)
         self.n_bins = n_bins
-        self.coupling = coupling
 
     def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
         check_count("n_bins", self.n_bins, minimum=2)
-        passes = 2 if self.coupling else None
-        flow = import_zuko().flows.NSF
-        return flow(n_dims, n_context, bins=self.n_bins, passes=passes, **network)
+        return import_zuko().flows.NSF(n_dims, n_context, bins=self.n_bins, **network)

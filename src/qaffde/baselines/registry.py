@@ -1,7 +1,6 @@
 """Baselines by name."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from qaffde.baselines.classical import GMM, KDE, dmkde
@@ -15,7 +14,6 @@ BASELINES: dict[str, Callable[..., DensityEstimator]] = {
     "iaf": IAF,
     "realnvp": RealNVP,
     "nsf": NSF,
-    "nsf_coupling": partial(NSF, coupling=True),
     "planar": Planar,
     "kde": KDE,
     "gmm": GMM,

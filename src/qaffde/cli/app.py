@@ -107,9 +107,7 @@ def fit(
     *,
     columns: Columns = None,
     weights: Annotated[str | None, Option(help="Column of weights.")] = None,
-    method: Annotated[
-        str, Option(help="qaffde, qaffde-sgd, or a baseline such as kde, gmm, maf, nsf.")
-    ] = "qaffde",
+    method: Annotated[str, Option(help="qaffde or qaffde-sgd.")] = "qaffde",
     features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
     bandwidth: Annotated[
         str | None, Option(help="A number, one for each column by commas, scott, silverman.")

@@ -20,7 +20,6 @@ from qaffde.streams.selection import Batch, TableChunks
 from qaffde.streams.table import DataError
 
 LOG_DENSITY, ROW, ANOMALY = "log_density", "row", "anomaly"
-N_DRAWS = 10_000
 
 
 def score(
@@ -128,15 +127,12 @@ def natural_limit(model: Any, false_alarms: float | None, seed: int) -> float:
     if false_alarms is None and hasattr(model, "offset_"):
         return float(model.offset_)
     share = 0.01 if false_alarms is None else false_alarms
-    if hasattr(model, "hdr_level"):
-        return float(model.hdr_level(1 - share, random_state=seed))
-    if not hasattr(model, "sample"):
+    if not hasattr(model, "hdr_level"):
         raise DataError(
             f"{type(model).__name__} draws no samples to find a limit from; use --fraction or "
             "--threshold"
         )
-    draws = framed(model.sample(N_DRAWS, random_state=seed), model_names(model))
-    return float(np.quantile(model.score_samples(draws), share))
+    return float(model.hdr_level(1 - share, random_state=seed))
 
 
 def _lowest_share(model: Any, rows: TableChunks, share: float) -> float:

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
-from qaffde.parameters import check_count, generator_from
+from qaffde.parameters import Seed, check_count, generator_from
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import as_chunks
 from qaffde.streams.names import framed
@@ -124,8 +124,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draw points from the fitted density.
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
+        """Independent draws from the density, exact for our own densities.
 
         Parameters
         ----------
@@ -138,9 +138,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self)
         check_count("n_samples", n_samples)
-        return draw(
-            cast("StandardizedDensity", self.density_), n_samples, generator_from(random_state)
-        )
+        with torch.no_grad():
+            return self._draw(int(n_samples), generator_from(random_state)).numpy()
+
+    def _draw(self, n: int, generator: Generator) -> Tensor:
+        """Draws of shape (n, d), in the units of the data."""
+        return draw(cast("StandardizedDensity", self.density_), n, generator)
 
     def _validated(
         self,
@@ -191,8 +194,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return X
 
 
-def draw(density: StandardizedDensity, n: int, generator: Generator) -> Array:
+def draw(density: StandardizedDensity, n: int, generator: Generator) -> Tensor:
     """Draws of shape (n, d), in the units of the data, where the density inside has draws."""
-    with torch.no_grad():
-        z = density.density.sample(n, generator)  # type: ignore[operator]
-    return (density.location + density.scale * z).numpy()
+    z: Tensor = density.density.sample(n, generator)  # type: ignore[operator]
+    return density.location + density.scale * z

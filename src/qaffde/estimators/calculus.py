@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.estimators.base import Array, DensityEstimator
@@ -142,20 +142,8 @@ class BornEstimator(FileMixin, DensityEstimator):
             raise ValueError("q must lie between 0 and 1")
         return density.ppf(torch.tensor(levels.ravel())).numpy().reshape(levels.shape)
 
-    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
-        """Exact independent draws.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, d)
-        """
-        check_count("n_samples", n_samples)
-        return self._mixture().sample(int(n_samples), generator_from(random_state)).numpy()
+    def _draw(self, n: int, generator: Generator) -> Tensor:
+        return self._mixture().sample(n, generator)
 
     def impute(self, X: ArrayLike, method: str = "sample", random_state: Seed = None) -> Array:
         """Fill missing values from their conditional density, given what the row has.

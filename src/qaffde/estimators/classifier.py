@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn.class_density import ClassDensity, ImageCoder
-from qaffde.parameters import check_priors, generator_from
+from qaffde.parameters import check_kind, check_priors, generator_from
 from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
 from qaffde.selection.plan import Plan, check_plan
 from qaffde.selection.policy import SelectionPolicy
@@ -305,6 +305,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
+        check_kind("training", self.training, TrainingConfig)
+        check_kind("policy", self.policy, SelectionPolicy)
         config = TrainingConfig() if self.training is None else self.training
         asked = {
             "encoder": self.encoder is not None,

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from qaffde.estimators.base import all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
-from qaffde.parameters import check_inside, check_share, generator_from
+from qaffde.parameters import check_inside, check_kind, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select, sum_rows
 from qaffde.selection.plan import check_plan
 from qaffde.selection.solve import read
@@ -272,6 +272,8 @@ class QAFFDE(BornEstimator):
         return self.plan_.features.n_features
 
     def _spec(self) -> ModelSpec:
+        check_kind("policy", self.policy, SelectionPolicy)
+        check_kind("compute", self.compute, ComputeConfig)
         return ModelSpec(
             n_features=self.n_features,
             bandwidth=self.bandwidth,

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Generator, Tensor
 
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
@@ -28,7 +27,7 @@ from qaffde.nn import (
     decode,
     expand,
 )
-from qaffde.parameters import Seed, check_count, check_inside, check_positive, generator_from
+from qaffde.parameters import check_inside, check_kind, check_positive, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
 from qaffde.selection.plan import check_plan
 from qaffde.selection.select import units
@@ -257,24 +256,11 @@ class QAFFDESGD(BornEstimator):
         """Share of the largest eigenvalue of G that was added to all."""
         return self.plan_.ridge
 
-    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
-        """Exact independent draws.
-
-        Parameters
-        ----------
-        n_samples : int, default=1
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, d)
-        """
-        check_is_fitted(self)
+    def _draw(self, n: int, generator: Generator) -> Tensor:
         if not isinstance(self.density_, TransformedDensity):
-            return super().sample(n_samples, random_state)
-        check_count("n_samples", n_samples)
-        codes = expand(self.density_.density).sample(n_samples, generator_from(random_state))
-        return decode(self.density_.encoder, codes).numpy()
+            return super()._draw(n, generator)
+        codes = expand(self.density_.density).sample(n, generator)
+        return decode(self.density_.encoder, codes)
 
     def _spec(self) -> ModelSpec:
         return ModelSpec(
@@ -291,6 +277,9 @@ class QAFFDESGD(BornEstimator):
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
         check_encoder(self.encoder)
+        check_kind("training", self.training, TrainingConfig)
+        check_kind("policy", self.policy, SelectionPolicy)
+        check_kind("compute", self.compute, ComputeConfig)
         check_positive("time_limit", self.time_limit, optional=True)
         config = TrainingConfig() if self.training is None else self.training
         if config.learn_features:

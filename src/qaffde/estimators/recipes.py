@@ -113,13 +113,14 @@ def _plan(f: Fields, d: int, method: str) -> Plan:
 
 
 def _take_sums(model: QAFFDE) -> dict[str, Any]:
-    return {"plan": model.plan_, "sums": model.sums_, "density": model.density_}
+    # None where the density was not read from the sums yet.
+    return _learned("plan", "sums")(model) | {"density": vars(model)["_density"]}
 
 
 def _restore_sums(model: QAFFDE, f: Fields, d: int) -> None:
     plan, sums = _plan(f, d, "closed_form"), f.item("sums", Sums)
     f.require(len(sums.rho) == plan.features.n_features, "sums", "have other sizes")
-    model.restore(plan, sums, _density(f, d))
+    model.restore(plan, sums, None if f.get("density") is None else _density(f, d))
 
 
 def _restore_likelihood(model: QAFFDESGD, f: Fields, d: int) -> None:
@@ -157,7 +158,6 @@ def _restore_features(model: FourierFeatures, f: Fields, d: int) -> None:
 
 def _take_classifier(model: QAFFDEClassifier) -> dict[str, Any]:
     learned = _learned("classes", "class_prior", "plan", "sums", "history")(model)
-    # The density of a closed form is read from its sums where it was not read yet.
     return learned | {"density": vars(model)["_density"]}
 
 

@@ -35,8 +35,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     except FileError as error:
         reason = str(error).removesuffix(f": {DAMAGED}")
         raise FileError(
-            f"the model would not load again ({reason}); set its parameters back to those of the "
-            "fit, or keep it by pickle"
+            f"the model would not load again ({reason}); fit it again, or keep it by pickle"
         ) from None
     write(path, content)
 

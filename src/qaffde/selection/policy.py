@@ -1,8 +1,8 @@
 """Constants of the search for a plan, in one place."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from qaffde.parameters import check_share
+from qaffde.parameters import check_count, check_positive, check_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,6 +219,8 @@ class SelectionPolicy:
     explained: float = 0.95
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_like(field.name, getattr(self, field.name), field.default)
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance, auto=True)
@@ -236,6 +238,19 @@ class SelectionPolicy:
         if n is None:
             return most
         return min(most, max(self.min_features, n // self.rows_per_feature))
+
+
+def _check_like(name: str, value: object, default: object) -> None:
+    """Reject anything but positive numbers of the kind of the default."""
+    if isinstance(default, int):
+        check_count(name, value)
+    elif isinstance(default, float):
+        check_positive(name, value)
+    elif isinstance(default, tuple):
+        if not isinstance(value, tuple) or not value:
+            raise ValueError(f"{name}={value!r} must be a tuple of numbers, such as {default}")
+        for number in value:
+            _check_like(name, number, default[0])
 
 
 DEFAULT_POLICY = SelectionPolicy()

@@ -9,10 +9,16 @@ from qaffde.nn import BaseMeasure, FourierFeatures
 from qaffde.nn.recipes import n_columns
 from qaffde.parameters import check_rank
 from qaffde.selection import Plan, SelectionPolicy, Trial
-from qaffde.selection.select import METHODS
 from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.class_readings import MEASUREMENTS
 from qaffde.training.closed_form import READINGS, ClassSums, Sums
+
+MEASURED = {
+    "closed_form": (*READINGS,),
+    "likelihood": ("likelihood",),
+    "classifier": (*MEASUREMENTS, "gradient"),
+}
+"""Measurements of the plans of each method."""
 
 
 def _names(kind: Any) -> list[str]:
@@ -29,10 +35,11 @@ def _plan(f: Fields) -> Plan:
     rank, background = f.get("rank"), f.get("background")
     check_rank(rank)
     SelectionPolicy(background=background)  # for its checks
+    method = f.choice("method", MEASURED)
     trials = f.item("trials", tuple)
     f.require(all(isinstance(trial, Trial) for trial in trials), "trials", "hold no trials")
     return Plan(
-        method=f.choice("method", (*METHODS, "classifier")),
+        method=method,
         location=f.tensor("location", q if axes is None else "d"),
         scale=f.positive("scale", q),
         bandwidth=f.positive("bandwidth", q),
@@ -40,7 +47,7 @@ def _plan(f: Fields) -> Plan:
         measure=measure,
         features=features,
         reach=f.tensor("reach", 2, q, finite=False),
-        measurement=f.choice("measurement", (*READINGS, "likelihood", *MEASUREMENTS, "gradient")),
+        measurement=f.choice("measurement", MEASURED[method]),
         rank=rank,
         ridge=f.number("ridge"),
         min_trace=f.number("min_trace", 0, 1 + 1e-12),
