@@ -126,9 +126,9 @@ def select(
     --------
     >>> import numpy as np
     >>> import torch
-    >>> from qaffde.selection import ModelSpec, select, solve, summarize
+    >>> from qaffde.selection import ModelSpec, solve, summarize
     >>> X = np.random.default_rng(0).normal(size=(500, 1))
-    >>> plan = select(summarize(X, random_state=0), ModelSpec(bandwidth=0.5, base_measure="box"))
+    >>> plan = select(summarize(X, random_state=0), ModelSpec(bandwidth=0.3, base_measure="box"))
     >>> plan.base_measure, plan.features.n_features
     ('box', 125)
     >>> density = solve(plan, X)
