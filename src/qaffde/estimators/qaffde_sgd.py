@@ -50,7 +50,7 @@ class QAFFDESGD(BornEstimator):
 
     .. math:: p(x) = m(x)\, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
 
-    but L maximises the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
+    but L maximizes the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
     features in the base measure m makes that likelihood exact and, in :math:`L^\top L`, convex.
     A ridge on G keeps the density smooth; it is chosen with bandwidth and base measure by
     held-out likelihood.

@@ -1,4 +1,4 @@
-"""Training: what is minimised, on what, and how."""
+"""Training: what is minimized, on what, and how."""
 
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import Checkpoint, CheckpointError

@@ -94,7 +94,7 @@ def train(
     report: Report | None = None,
     peers: Peers = ALONE,
 ) -> History:
-    """Minimise a loss over the parameters of a module, in place.
+    """Minimize a loss over the parameters of a module, in place.
 
     The module ends in the state that was best on `valid`, or in its last one where nothing is
     held out (patience then counts the training loss).
