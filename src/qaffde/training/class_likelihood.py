@@ -20,8 +20,8 @@ from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]
 REFRESH = 20
-"""Steps after which the Gram matrix of learning features is computed anew, where its gradient has
-no say: the normalizer of a class is then but a slowly moving constant."""
+"""Steps after which the Gram matrix of learning features is computed anew, where its gradient is
+not used: the normalizer of a class is then a slowly moving constant."""
 
 
 class ClassStates(nn.Module):

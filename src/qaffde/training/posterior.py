@@ -1,8 +1,8 @@
 r"""Mixtures of Gaussians from their posterior: a Gibbs chain whose draws are averaged.
 
-Expectation–maximization stops at the next local optimum and believes it. A chain walks on to
-better ones, and the average of its draws, itself a mixture, does not take the noise of one of them
-for structure. One sweep costs two passes over the rows' monomials of degree two.
+Expectation–maximization stops at the next local optimum. A chain moves on to better ones, and the
+average of its draws, itself a mixture, overfits less than a single one. One sweep costs two
+passes over the rows' monomials of degree two.
 """
 
 import math
