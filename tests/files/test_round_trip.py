@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from torch.distributions import AffineTransform, ComposeTransform, ExpTransform, Transform
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, FileError, TrainingConfig
+from qaffde import QAFFDE, QAFFDESGD, FileError, SelectionPolicy, TrainingConfig
 from qaffde.estimators import recipes
 from qaffde.files.fields import Fields
 from qaffde.files.values import RECIPES
@@ -116,7 +116,7 @@ def test_an_unread_density_stays_unread(path):
     np.testing.assert_array_equal(loaded.score_samples(X), model.score_samples(X))
 
 
-@pytest.mark.parametrize("name", ["QAFFDE mixture", "QAFFDESGD box", "marginal", "dmkde"])
+@pytest.mark.parametrize("name", ["QAFFDE mixture", "QAFFDESGD box", "marginal"])
 def test_draws_are_the_same(name, path):
     model = fitted(name)
     np.testing.assert_array_equal(
@@ -233,20 +233,23 @@ def test_a_missing_directory_is_named(tmp_path):
         QAFFDE().save(tmp_path / "nowhere" / "model")
 
 
-def test_projections_of_older_files_see_the_components_alone():
-    """They have no variance of what the components leave out."""
+def test_projections_keep_the_variance_of_what_they_leave_out():
     location, scale = torch.zeros(3).double(), torch.tensor([2.0]).double()
     axes, noise = torch.eye(3).double()[:, :1], torch.tensor(0.5).double()
     make = RECIPES["Projection"].make
-    older = make(Fields("Projection", {"location": location, "scale": scale, "axes": axes}))
-    newer = make(
-        Fields("Projection", {"location": location, "scale": scale, "axes": axes, "noise": noise})
-    )
+    parts = {"location": location, "scale": scale, "axes": axes}
+    plain = make(Fields("Projection", parts | {"noise": None}))
+    noisy = make(Fields("Projection", parts | {"noise": noise}))
     rows = torch.tensor([[1.0, 0.0, 0.0], [1.0, 2.0, 0.0]]).double()
-    assert older.noise is None
-    assert older.log_slope(rows, older(rows)).tolist() == pytest.approx([-np.log(2)] * 2)
-    near, far = newer.log_slope(rows, newer(rows)).tolist()
+    assert plain.log_slope(rows, plain(rows)).tolist() == pytest.approx([-np.log(2)] * 2)
+    near, far = noisy.log_slope(rows, noisy(rows)).tolist()
     assert near - far == pytest.approx(4 / (2 * 0.5))
     columns = {"location": location, "scale": torch.ones(3).double(), "axes": None}
     with pytest.raises(FileError, match="noise is of no direction"):
         make(Fields("Projection", columns | {"noise": noise}))
+
+
+def test_a_configuration_of_fewer_constants_has_the_others_as_usual():
+    """Files stay readable when a policy gets one more constant."""
+    make = RECIPES["SelectionPolicy"].make
+    assert make(Fields("SelectionPolicy", {"few_rows": 5})) == SelectionPolicy(few_rows=5)

@@ -1,5 +1,6 @@
 """scikit-learn estimators."""
 
+from qaffde.estimators import format_1  # noqa: F401 (registers what old files hold)
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures

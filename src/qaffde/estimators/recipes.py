@@ -6,26 +6,31 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from qaffde.estimators import (
-    QAFFDE,
-    QAFFDESGD,
-    DerivedDensity,
-    FourierFeatures,
-    QAFFDEClassifier,
-    QAFFDEOutlierDetector,
-)
 from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.calculus import DerivedDensity
+from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.outlier import QAFFDEOutlierDetector
+from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.files.fields import Fields
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.nn import BornMixture, Density
 from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import count_columns, n_columns
-from qaffde.selection import Plan, recipes  # noqa: F401 (registers the recipes of plans)
-from qaffde.training import History
+from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
+from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.closed_form import ClassSums, Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
+CONFIGS: dict[str, type] = {
+    "plan": Plan,
+    "policy": SelectionPolicy,
+    "compute": ComputeConfig,
+    "training": TrainingConfig,
+}
+"""Parameters that are objects, or None."""
 Restore = Callable[[Any, Fields, int], None]
 """Gives an unfitted estimator the fitted attributes in the fields, for that many columns."""
 
@@ -74,6 +79,9 @@ def _unfitted(kind: type, f: Fields) -> Any:
     parameters = f.item("parameters", dict)
     for name in parameters.keys() - set(kind._get_param_names()):  # type: ignore[attr-defined]
         raise FileError(f"{f.kind}'s parameter {quoted(name)} is {UNKNOWN}")
+    for name, config in CONFIGS.items():
+        if not isinstance(parameters.get(name), config | None):
+            f.complain("parameters", f"have a {name} that is no {config.__name__}")
     return kind(**parameters)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT = 1
+FORMAT = 2
 """Version of the files that are written; all up to it can be read."""
 MAX_BYTES = 1 << 32
 MAX_HEADER_BYTES = 1 << 24

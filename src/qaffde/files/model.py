@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from qaffde._version import __version__
 from qaffde.files.atomic import write_atomically
 from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
-from qaffde.files.values import RECIPES, Reader, Writer
+from qaffde.files.values import FORMER, RECIPES, Reader, Writer
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -106,7 +106,8 @@ def loads(content: bytes, kind: type = BaseEstimator) -> Any:
     """Estimator of a file's content; see :func:`load`."""
     header, arrays = unpack(content)
     try:
-        model = Reader(RECIPES, arrays).make(header.get("objects"))
+        recipes = FORMER.get(header["format"], RECIPES)
+        model = Reader(recipes, arrays).make(header.get("objects"))
     except FileError:
         raise
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:

@@ -265,3 +265,5 @@ RECIPES: dict[str, Recipe] = {"RandomState": Recipe(RandomState, _state_of, _ran
 
 A file names them; it cannot name anything else.
 """
+FORMER: dict[int, dict[str, Recipe]] = {}
+"""Classes that files of earlier formats may hold, by the number of the format."""

@@ -1,4 +1,4 @@
-"""Recipes of fitted densities: features, measures, densities, sums of terms, frames."""
+"""Recipes of fitted densities: features, measures, densities, sums of terms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -182,11 +182,11 @@ def _projection(f: Fields) -> Projection:
     location, scale = f.tensor("location", "d"), f.positive("scale", "q")
     if f.get("axes") is None:
         f.require(len(location) == len(scale), "scale", "is not of all columns")
-        f.require("noise" not in f or f.get("noise") is None, "noise", "is of no direction")
+        f.require(f.get("noise") is None, "noise", "is of no direction")
         return Projection(location, scale)
     axes = f.tensor("axes", "d", "q")
-    seen = "noise" in f and f.get("noise") is not None  # older files have none
-    return Projection(location, scale, axes, f.positive("noise") if seen else None)
+    noise = None if f.get("noise") is None else f.positive("noise")
+    return Projection(location, scale, axes, noise)
 
 
 def _lenet(f: Fields) -> LeNet:
@@ -204,7 +204,7 @@ def _lenet(f: Fields) -> LeNet:
     inner = filters[1] * (shape[1] // 4) * (shape[2] // 4)
     least = 25 * filters[0] * (shape[0] + filters[1]) + inner * sizes[-1]
     f.require(0 < least <= n_numbers, "state", "is smaller than its network")
-    dropout = f.number("dropout") if "dropout" in f else 0.0
+    dropout = f.number("dropout")
     f.require(0 <= dropout < 1, "dropout", "is out of range")
     network = LeNet(shape, sizes[-1], filters, dropout).to(next(iter(state.values())).dtype)
     try:

@@ -72,10 +72,10 @@ def _sums(f: Fields) -> Sums:
 
 
 def _config(kind: Any) -> Recipe:
-    """Recipe of a configuration, which checks its own values."""
+    """Recipe of a configuration, which checks its own values; what a file lacks is as usual."""
 
     def make(f: Fields) -> Any:
-        return kind(**{name: f.get(name) for name in _names(kind)})
+        return kind(**{name: f.get(name) for name in _names(kind) if name in f})
 
     return Recipe(kind, attributes(*_names(kind)), make)
 

@@ -162,7 +162,7 @@ def select(
     chosen = _choose(search, method, z, given, box)
     choice = chosen
     if given is None and spec.method == "closed_form":  # kernels narrow as rows become many
-        factor = z.shrinkage * search.shrinkage
+        factor = z.shrinkage * (search.shrinkage if spec.bandwidth == "auto" else 1.0)
         choice = replace(chosen, bandwidth=chosen.bandwidth * factor)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
