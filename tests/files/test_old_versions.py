@@ -124,7 +124,7 @@ def forged(file, change):
 
 RHO = next(name for name in unpack(OLD_BOX.read_bytes())[1] if ".rho." in name)
 FORGED = {
-    "frame": ("qaffde_box", lambda o, _: o[-1]["fields"].update(frame=3), "frame is no Frame"),
+    "frame": ("qaffde_box", lambda o, _: o[-1]["fields"].update(frame=3), "frame is not of type Frame"),
     "measure": ("qaffde_box", lambda o, _: o[2]["fields"].update(measure=1), "no BaseMeasure"),
     "rank": (
         "qaffde_box",
