@@ -124,8 +124,16 @@ def forged(file, change):
 
 RHO = next(name for name in unpack(OLD_BOX.read_bytes())[1] if ".rho." in name)
 FORGED = {
-    "frame": ("qaffde_box", lambda o, _: o[-1]["fields"].update(frame=3), "frame is not of type Frame"),
-    "measure": ("qaffde_box", lambda o, _: o[2]["fields"].update(measure=1), "no BaseMeasure"),
+    "frame": (
+        "qaffde_box",
+        lambda o, _: o[-1]["fields"].update(frame=3),
+        "frame is not of type Frame",
+    ),
+    "measure": (
+        "qaffde_box",
+        lambda o, _: o[2]["fields"].update(measure=1),
+        "not of type BaseMeasure",
+    ),
     "rank": (
         "qaffde_box",
         lambda o, _: o[-1]["fields"]["parameters"]["dict"].update(rank="x"),
@@ -134,7 +142,7 @@ FORGED = {
     "density": (
         "qaffdesgd_box",
         lambda o, _: o[-1]["fields"].update(density={"object": 0}),
-        "density is no",
+        "density is not of type",
     ),
     "rho": ("qaffde_box", lambda _, a: a[RHO].fill(np.nan), "rho holds NaN"),
     "field": (

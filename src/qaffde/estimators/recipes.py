@@ -81,7 +81,7 @@ def _unfitted(kind: type, f: Fields) -> Any:
         raise FileError(f"{f.kind}'s parameter {quoted(name)} is {UNKNOWN}")
     for name, config in CONFIGS.items():
         if not isinstance(parameters.get(name), config | None):
-            f.complain("parameters", f"have a {name} that is no {config.__name__}")
+            f.complain("parameters", f"have a {name} that is not of type {config.__name__}")
     return kind(**parameters)
 
 
