@@ -16,7 +16,7 @@ from sklearn.neighbors import KernelDensity
 from qaffde import QAFFDE
 from qaffde.targets import get_target
 
-COLOURS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}
+COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}
 shares = 1 - np.sqrt(np.random.default_rng(0).random((5000, 1)))
 models = {
     "QAFFDE": QAFFDE(bandwidth=0.05, bounds=(0, 1), random_state=0).fit(shares),
@@ -29,7 +29,7 @@ figure, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 ax.fill_between(x, np.where(outside, 0, 2 * (1 - x)), color="0.87", lw=0, label="truth")
 for name, model in models.items():
     density = np.exp(model.score_samples(x[:, None]))
-    ax.plot(x, density, color=COLOURS[name], lw=2, label=name)
+    ax.plot(x, density, color=COLORS[name], lw=2, label=name)
     mass = density[outside].sum() * 0.001
     print(f"{name:<7} beyond the edges {mass:.5f}, at the edge {density[250]:.2f}")
 ax.set(xlabel="share", ylabel="density", ylim=(0, 2.3))
@@ -62,6 +62,6 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
     print(f"{name:<7} beyond the edges {density[beyond].sum() * 0.05**2:.5f}")
     ax.imshow(density, extent=(-5, 5, -2.5, 2.5), origin="lower", aspect="auto", vmin=0)
     ax.vlines((-4, 4), -2.5, 2.5, color="white", lw=1, ls="--")
-    ax.set_title(name, color=COLOURS[name], weight="bold", loc="left")
+    ax.set_title(name, color=COLORS[name], weight="bold", loc="left")
     ax.set(xlabel="x₁", xticks=(-4, 0, 4))
 _ = axes[0].set(ylabel="x₂")

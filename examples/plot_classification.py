@@ -5,7 +5,7 @@ Classification by densities
 One density for each class and Bayes' rule give a classifier that knows its classes: it has
 probabilities, and it can refuse a row that none of them explains.
 
-All densities share their Fourier features and their base measure, so one Gram matrix normalises
+All densities share their Fourier features and their base measure, so one Gram matrix normalizes
 them all.
 """
 
@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 
 from qaffde import QAFFDEClassifier
 
-COLOURS = ("#0072B2", "#D55E00")
+COLORS = ("#0072B2", "#D55E00")
 X, y = make_moons(800, noise=0.2, random_state=0)
 model = QAFFDEClassifier(objective="generative", random_state=0).fit(X, y)
 
@@ -42,7 +42,7 @@ axes[1].pcolormesh(x, y_axis, known, cmap="RdBu_r", vmin=0, vmax=1, rasterized=T
 axes[1].set_title("rows that no class explains are refused", loc="left")
 axes[1].set_facecolor("0.92")
 for ax in axes:
-    ax.scatter(*X.T, s=7, c=np.array(COLOURS)[y], edgecolors="white", linewidths=0.3)
+    ax.scatter(*X.T, s=7, c=np.array(COLORS)[y], edgecolors="white", linewidths=0.3)
 
 # %%
 # Digits

@@ -4,7 +4,7 @@ A network with a Born density for its head
 
 A network that predicts one number says nothing of how sure it is, and where several answers are
 right it predicts their mean, which is none of them. Here it predicts the factor of a
-:class:`~qaffde.nn.BornDensity`: a whole density for each input, normalised exactly at every step
+:class:`~qaffde.nn.BornDensity`: a whole density for each input, normalized exactly at every step
 of the training.
 
 The rows are a classical example (Bishop, 1994): y is uniform on [0, 1], and
@@ -68,7 +68,7 @@ class ConditionalDensity(nn.Module):
     def __init__(self, rank: int = 4, n_features: int = 65) -> None:
         super().__init__()
         one = torch.ones(1, dtype=torch.float64)  # the root of G wants double precision
-        period = 2 * one  # twice the box, or its two ends would be neighbours
+        period = 2 * one  # twice the box, or its two ends would be neighbors
         self.features = FourierFeatures.draw("lattice", n_features, 0.06 * one, period)
         self.measure = BoxMeasure(0 * one, one)
         U, lam = QF.range_eigenpairs(self.measure.gram(self.features), tolerance=1e-4)
@@ -149,7 +149,7 @@ with torch.no_grad():
 # %%
 # What it learned
 # ---------------
-# Densities of y from bottom to top, one for each x, all on the scale of the truth (colours follow
+# Densities of y from bottom to top, one for each x, all on the scale of the truth (colors follow
 # the square root).
 
 across = torch.linspace(-0.1, 1.1, 301, dtype=torch.float64)

@@ -86,11 +86,11 @@ for day, chunk in enumerate(days):
     if day in shown:
         ax = axes.flat[shown.index(day)]
         ax.hist(chunk[:, 0], bins=40, density=True, color="0.87", label="rows of the day")
-        for model, label, colour in (
+        for model, label, color in (
             (steady, "all days", "#D55E00"),
             (fading, "decay 0.5", "#0072B2"),
         ):
-            ax.plot(x, np.exp(model.score_samples(x[:, None])), color=colour, lw=2, label=label)
+            ax.plot(x, np.exp(model.score_samples(x[:, None])), color=color, lw=2, label=label)
         ax.set_title(f"day {day}", loc="left")
         ax.spines[["top", "right"]].set_visible(False)
 axes[0, 0].legend(frameon=False, loc="upper right", fontsize=9)

@@ -14,7 +14,7 @@ from experiments.pictures import TRUTH, unpack, unpack_mesh
 from experiments.results import Results
 from experiments.rows import Row
 from experiments.sets import dims_and_scale
-from qaffde.plot.style import COLOURS, STYLE
+from qaffde.plot.style import COLORS, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ def mesh_figure(results: Results) -> "Figure":
         ax.imshow(
             shown,
             origin="lower",
-            cmap=COLOURS,
+            cmap=COLORS,
             vmin=0,
             vmax=most,
             aspect="auto",

@@ -21,8 +21,8 @@ x = torch.linspace(-6, 6, 601)[:, None]
 
 features = FourierFeatures.draw("random", 5, h)
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
-for wave, colour in zip(features(x).T, plt.cm.viridis(torch.linspace(0, 0.85, 5)), strict=True):
-    ax.plot(x, wave, color=colour, lw=1.5)
+for wave, color in zip(features(x).T, plt.cm.viridis(torch.linspace(0, 0.85, 5)), strict=True):
+    ax.plot(x, wave, color=color, lw=1.5)
 ax.set(xlabel="x", ylabel="φᵢ(x)", xlim=(-6, 6))
 ax.spines[["top", "right"]].set_visible(False)
 

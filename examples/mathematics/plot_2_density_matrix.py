@@ -37,8 +37,8 @@ axes[0].set_title("ρ", loc="left")
 axes[1].semilogy(np.arange(1, 31), lam[:30], "o-", color="#0072B2", ms=4)
 axes[1].set_title("its eigenvalues", loc="left")
 axes[1].set(xlabel="rank")
-for k, colour in enumerate(plt.cm.viridis(np.linspace(0, 0.85, 4))):
-    axes[2].plot(x, waves[:, k].square(), color=colour, lw=1.8, label=f"{k + 1}")
+for k, color in enumerate(plt.cm.viridis(np.linspace(0, 0.85, 4))):
+    axes[2].plot(x, waves[:, k].square(), color=color, lw=1.8, label=f"{k + 1}")
 axes[2].set_title("what the first four add", loc="left")
 axes[2].legend(frameon=False)
 for ax in axes[1:]:
@@ -57,12 +57,12 @@ truth = 0.6 * np.exp(-0.5 * ((wide + 1.5) / 0.5) ** 2) / 0.5
 truth = (truth + 0.4 * np.exp(-0.5 * ((wide - 1.5) / 0.8) ** 2) / 0.8) / np.sqrt(2 * np.pi)
 figure, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
 ax.fill_between(wide, truth, color="0.87", lw=0, label="truth")
-for base, colour in (("kernel", "#D55E00"), ("gaussian", "#0072B2")):
+for base, color in (("kernel", "#D55E00"), ("gaussian", "#0072B2")):
     model = QAFFDE(100, bandwidth=0.3, features="random", base_measure=base, random_state=0)
     density = np.exp(model.fit(rows[:, None]).score_samples(wide[:, None]))
     mass = np.trapezoid(density, wide)
     label = "divided by a constant" if base == "kernel" else "with a Gaussian base"
-    ax.plot(wide, density, color=colour, lw=1.5, label=f"{label}: mass {mass:.2f} in view")
+    ax.plot(wide, density, color=color, lw=1.5, label=f"{label}: mass {mass:.2f} in view")
 ax.set(xlabel="x", ylabel="density", xlim=(-12, 12))
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)

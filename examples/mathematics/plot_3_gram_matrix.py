@@ -1,5 +1,5 @@
 r"""
-The Gram matrix and the normaliser
+The Gram matrix and the normalizer
 ==================================
 
 What two features have in common under a base measure is a closed form. It makes the features
@@ -56,11 +56,11 @@ box = measures["box [-2, 2]"]
 U, lam = QF.range_eigenpairs(box.gram(features), tolerance=1e-6)
 inside = torch.linspace(-2, 2, 2001, dtype=h.dtype)[:, None]
 figure, ax = plt.subplots(figsize=(9, 3.4), layout="constrained")
-for y, colour in ((0.0, "#009E73"), (-1.0, "#56B4E9"), (-1.7, "#0072B2"), (-2.0, "#D55E00")):
+for y, color in ((0.0, "#009E73"), (-1.0, "#56B4E9"), (-1.7, "#0072B2"), (-2.0, "#D55E00")):
     point = h.new_tensor([[y]])
     bump = 0.25 * ((features(inside) @ U * lam.rsqrt()) @ (features(point) @ U).T)[:, 0].square()
     mass = torch.trapezoid(bump, inside[:, 0])
-    ax.plot(inside, bump, color=colour, lw=2, label=f"row at {y:g}: mass {mass:.3f}")
+    ax.plot(inside, bump, color=color, lw=2, label=f"row at {y:g}: mass {mass:.3f}")
 middle = QF.log_gaussian_density(inside, torch.zeros_like(h), (h / 2**0.5).diag()).exp()
 ax.plot(inside, middle, "k--", lw=1, label="Gaussian of width h/√2")
 ax.set(xlabel="x", ylabel="what the row adds", xlim=(-2.4, 2.4))

@@ -33,7 +33,7 @@ def log_truth(X: np.ndarray) -> np.ndarray:
 
 # %%
 # The same rows on three bases, each with the bandwidth that suits it by held-out likelihood. In
-# grey the base m(x), dashed the form that multiplies it, in blue their product. On the box the
+# gray the base m(x), dashed the form that multiplies it, in blue their product. On the box the
 # form does all the work; on the mixture, which is close to the density already, it only corrects.
 # (A lattice of frequencies, the default in one column, repeats itself after a period, and a
 # Gaussian reaches beyond it. Sobol points do not repeat.)

@@ -19,7 +19,7 @@ from qaffde import QAFFDE
 from qaffde.targets import get_target
 
 PICTURE = Path(__file__).parents[2] / "docs/images/bounded_data.png"
-COLOURS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}  # of Okabe and Ito's palette
+COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}  # of Okabe and Ito's palette
 LINE = "{:<12} {:<7} {:>9} {:>13.5f}"
 
 
@@ -38,7 +38,7 @@ def draw_shares(ax: Any, n: int) -> None:
     for name, model in fit_both(X, 0.05, bounds=(0, 1)).items():
         density = np.exp(model.score_samples(x[:, None]))
         print(LINE.format("shares", name, 0.05, density[outside].sum() * 0.001), flush=True)
-        ax.plot(x, density, color=COLOURS[name], lw=2, label=name)
+        ax.plot(x, density, color=COLORS[name], lw=2, label=name)
     ax.set(xlabel="share", ylabel="density", xlim=(-0.25, 1.25), ylim=(0, 2.3), xticks=(0, 0.5, 1))
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)
@@ -56,7 +56,7 @@ def draw_potential(axes: Sequence[Any], n: int) -> None:
         print(LINE.format("potential_2", name, 0.2, density[outside].sum() * 0.05**2), flush=True)
         ax.imshow(density, extent=(-5, 5, -2.5, 2.5), origin="lower", aspect="auto", vmin=0)
         ax.vlines((-4, 4), -2.5, 2.5, color="white", lw=1, ls="--")
-        ax.set_title(name, color=COLOURS[name], weight="bold", loc="left")
+        ax.set_title(name, color=COLORS[name], weight="bold", loc="left")
         ax.set(xlabel="x₁", xticks=(-4, 0, 4), yticks=[])
 
 

@@ -145,21 +145,21 @@ def padded(box: Array) -> Array:
 
 
 def midpoints(box: Array) -> tuple[Array, float]:
-    """Centres of the cells of a grid over a box (2, 2), x₁ running fastest; the cells' area."""
+    """Centers of the cells of a grid over a box (2, 2), x₁ running fastest; the cells' area."""
     ticks = (np.arange(GRID_SIDE) + 0.5) / GRID_SIDE
     axes = np.meshgrid(*(low + (high - low) * ticks for low, high in box))
     return np.stack([axis.ravel() for axis in axes], axis=1), np.diff(box).prod() / GRID_SIDE**2
 
 
 def draw(results: dict[str, Result], target: Target, X: Array, path: Path) -> None:
-    """Draw truth, data and estimates side by side on one colour scale."""
+    """Draw truth, data and estimates side by side on one color scale."""
     from matplotlib import colormaps
     from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
-    colours = colormaps["viridis"]
+    colors = colormaps["viridis"]
     scale = PowerNorm(0.5, vmin=0, vmax=results["truth"].density.max())  # faint parts show, too
-    style = {"origin": "lower", "interpolation": "bilinear", "cmap": colours, "norm": scale}
+    style = {"origin": "lower", "interpolation": "bilinear", "cmap": colors, "norm": scale}
     figure = Figure(figsize=(3 * (len(results) + 1), 3.8), layout="compressed")
     axes = figure.subplots(1, len(results) + 1, sharex=True, sharey=True)
     for ax, (name, result) in zip([axes[0], *axes[2:]], results.items(), strict=True):
@@ -167,7 +167,7 @@ def draw(results: dict[str, Result], target: Target, X: Array, path: Path) -> No
         scores = "Spearman {Spearman}, excess {excess NLL}".format(**result.figures)
         _caption(ax, name, target.name if name == "truth" else scores)
     axes[1].scatter(*X[:SHOWN_ROWS].T, s=1.5, lw=0, color="white", alpha=0.7)
-    axes[1].set_facecolor(colours(0.0))
+    axes[1].set_facecolor(colors(0.0))
     _caption(axes[1], "data", f"{min(SHOWN_ROWS, len(X)):,} of {len(X):,} rows")
     view = np.stack([X.min(0), X.max(0)], axis=1)
     axes[0].set(xlim=view[0], ylim=view[1], xticks=[], yticks=[])

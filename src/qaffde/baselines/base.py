@@ -145,7 +145,7 @@ class TrainedEstimator(DensityEstimator):
 
     @abstractmethod
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
-        """Untrained density of `n_dims` columns, initialised from torch's global generator."""
+        """Untrained density of `n_dims` columns, initialized from torch's global generator."""
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.

@@ -70,7 +70,7 @@ class KDE(DensityEstimator):
     Parameters
     ----------
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
-        Standard deviation of the kernel, in the units of the data. "auto" maximises the held-out
+        Standard deviation of the kernel, in the units of the data. "auto" maximizes the held-out
         likelihood of a sample of the rows; it and the rules are in proportion to the columns'
         standard deviations.
     random_state : int, RandomState instance or None, default=None
@@ -146,7 +146,7 @@ class MixtureDensity(Density):
 
 
 class GMM(DensityEstimator):
-    """Mixture of Gaussians with full covariances, by expectation–maximisation.
+    """Mixture of Gaussians with full covariances, by expectation–maximization.
 
     The fit is that of :class:`sklearn.mixture.GaussianMixture`, on the rows or, under weights, on
     a systematic resample of them.

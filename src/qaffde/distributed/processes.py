@@ -88,7 +88,7 @@ def process_group(backend: str = "gloo") -> Iterator[Peers]:
     Notes
     -----
     ``torch.distributed.nn`` has the group that there is when it is imported among its defaults,
-    and the first optimiser imports it. A group that is kept so outlives its destruction, and its
+    and the first optimizer imports it. A group that is kept so outlives its destruction, and its
     threads may abort the process when the interpreter ends; hence it is imported before.
     """
     if dist.is_initialized():

@@ -78,7 +78,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return self._log_density(cast("Array", X))
 
     def _is_ready(self, X: object) -> bool:
-        """Whether rows are just what validation would make of them; it takes longer than a row."""
+        """Whether rows need no validation, which takes longer than scoring one row."""
         return (
             type(X) is np.ndarray
             and X.dtype == np.float64

@@ -110,7 +110,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     density_ : torch module
         Maps rows of shape (n, d) to log-densities of shape (n, C).
     plan_ : Plan
-        ``print(model.plan_)`` shows what was chosen, and from what.
+        ``print(model.plan_)`` shows the choices, and the candidates that were compared.
     sums_ : ClassSums or None
         Sums over the rows of each class; None after gradient training.
     history_ : list of qaffde.training.History

@@ -1,4 +1,4 @@
-"""Columns by number or name, and boxes of values: what the calculus asks of its callers."""
+"""Columns by number or name, and boxes of values, as arguments of the calculus."""
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral

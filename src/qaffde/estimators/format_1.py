@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Frame:
-    """What a plan has from a frame, not checked yet."""
+    """Fields of a plan that come from a frame, not checked yet."""
 
     parts: dict[str, Any]
 

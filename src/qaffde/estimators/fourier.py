@@ -122,10 +122,10 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         generator = generator_from(self.random_state)
 
         self.location_ = rows.mean(0)
-        centred = rows - self.location_
-        self.bandwidth_ = self._find_bandwidth(centred, generator)
+        centered = rows - self.location_
+        self.bandwidth_ = self._find_bandwidth(centered, generator)
         layer = self._find_features(
-            torch.tensor(centred), torch.tensor(self.bandwidth_), generator
+            torch.tensor(centered), torch.tensor(self.bandwidth_), generator
         )
         self.frequencies_ = layer.W.numpy()
         self.phases_ = layer.b.numpy()
@@ -146,9 +146,9 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         check_is_fitted(self)
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        centred = torch.from_numpy(rows - self.location_)
+        centered = torch.from_numpy(rows - self.location_)
         phi = QF.fourier_features(
-            centred,
+            centered,
             torch.tensor(self.frequencies_),
             torch.tensor(self.phases_),
             torch.tensor(self.amplitudes_),

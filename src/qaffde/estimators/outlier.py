@@ -30,12 +30,11 @@ FALSE_ALARMS = 0.01
 class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
-    Training rows may hold outliers, which a density takes for its own: they widen its units and
-    its base, and each of them has a bump to vouch for it. So the density is fitted twice. After
-    the first fit each row is scored by the density of the other folds; the lowest tenth, or the
-    share `contamination` if that is more, are left out of the second. With a :class:`QAFFDE` the
-    folds cost no fit of their own: ρ is a sum, and rows leave it exactly
-    (:meth:`QAFFDE.forget`).
+    Outliers among the training rows raise the density around themselves and widen its base
+    measure. So the density is fitted twice. After the first fit each row is scored by the density
+    of the other folds; the lowest tenth, or the share `contamination` if that is more, is left out
+    of the second fit. With a :class:`QAFFDE` the folds need no fits: ρ is a sum, from which rows
+    are removed exactly (:meth:`QAFFDE.forget`).
 
     Parameters
     ----------
@@ -44,10 +43,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         default.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the training rows, where it is known: `offset_` is then the
-        quantile of their scores. "auto" takes the 1 % quantile of the scores out of fold, below
-        which one in a hundred fresh rows of the same origin falls: a false-alarm rate that the
-        rows themselves vouch for, in any number of columns. It does not estimate how many
-        outliers there are: give the share if it is more than one in a hundred.
+        quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores, which
+        is a false-alarm rate: one in a hundred new rows of the same distribution falls below it.
+        It does not estimate how many outliers there are: give the share if it is more than one
+        in a hundred.
     random_state : int, RandomState instance or None, default=None
         For the folds and for the default estimator.
 
@@ -91,8 +90,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
-            Copies of a row are one row of their weight: in two folds they would vouch for each
-            other.
+            Copies of a row are one row of their weight: in two folds each would raise the score
+            of the other.
         """
         share = _check_contamination(self.contamination)
         rows: Any = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)

@@ -63,7 +63,7 @@ class QAFFDE(BornEstimator):
         Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
         then, and the parameters above are not used.
     warm_start : bool, default=False
-        Whether another `fit` keeps the plan of the fit before and replaces the rows alone.
+        Whether another `fit` keeps the plan of the fit before and replaces only the rows.
     policy : SelectionPolicy, optional
         Constants of the search, and of how ρ is read.
     compute : ComputeConfig, optional
@@ -78,8 +78,8 @@ class QAFFDE(BornEstimator):
     base_measure_ : str
     rank_, n_fourier_features_ : int
     plan_ : Plan
-        What was settled before the rows were summed: fits that share it can be merged.
-        ``print(model.plan_)`` shows what was chosen, and from what.
+        Choices made before the rows were summed; fits that share a plan can be merged.
+        ``print(model.plan_)`` shows them, and the candidates that were compared.
     sums_ : Sums
         Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``.
     n_features_in_ : int
@@ -167,13 +167,13 @@ class QAFFDE(BornEstimator):
     ) -> Self:
         """Add rows to the fit.
 
-        The first call selects the plan (units, bandwidth, base measure, features) from its rows:
-        make them typical ones. Where "auto" is left to choose, it then takes what later rows
-        cannot fall out of: the mixture base, frequencies without a period, and as many features
-        as a large fit would have. Later calls, and calls after `fit`, keep the plan and add to
-        ρ; chunks give the same density as all their rows in one `fit` with that plan, in any
-        order. With numbers for `bandwidth` and `bounds` the plan depends on no row, and chunks
-        give the same as a plain `fit`.
+        The first call selects the plan (units, bandwidth, base measure, features) from its
+        rows: make them typical ones. "auto" then chooses a plan that holds any later row: the
+        mixture base, frequencies without a period, and as many features as a large fit would
+        have. Later calls, and calls after `fit`, keep the plan and add to ρ; chunks give the
+        same density as all their rows in one `fit` with that plan, in any order. With numbers
+        for `bandwidth` and `bounds` the plan depends on no row, and chunks give the same as a
+        plain `fit`.
 
         Parameters
         ----------
@@ -298,7 +298,7 @@ class QAFFDE(BornEstimator):
         return select(summary, spec, policy=self.policy, compute=compute, seed=seed, names=names)
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
-        """Take over the state of a fit, as updates and files do; nothing can fail from here on.
+        """Take over the state of a fit, as updates and files do; it cannot fail.
 
         Parameters
         ----------

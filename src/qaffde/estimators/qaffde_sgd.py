@@ -50,7 +50,7 @@ class QAFFDESGD(BornEstimator):
 
     .. math:: p(x) = m(x)\, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
 
-    but L maximises the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
+    but L maximizes the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
     features in the base measure m makes that likelihood exact and, in :math:`L^\top L`, convex.
     A ridge on G keeps the density smooth; it is chosen with bandwidth and base measure by
     held-out likelihood.
@@ -68,10 +68,10 @@ class QAFFDESGD(BornEstimator):
     features : {"auto", "lattice", "sobol", "orthogonal", "paired", "random", "adaptive"}
         How frequencies are found, as in :class:`QAFFDE`.
     base_measure : {"auto", "box", "gaussian", "mixture", "kernel"} or int, default="auto"
-        "auto" chooses by held-out likelihood between the box (of up to three columns; it is tight
-        where the density stops at an edge and roomy where it fades out) and the mixture, whose
-        size may be one. Where held-out rows cannot tell that features add anything to a mixture,
-        and no parameter asks for features or a rank, it is left alone: one constant feature.
+        "auto" chooses between "box" and "mixture" by held-out likelihood, and takes "mixture"
+        beyond three columns. The box is tight where the density stops at an edge and larger where
+        it fades out. If features do not improve a mixture on held-out rows, and no parameter asks
+        for features or a rank, the mixture itself is the density, with one constant feature.
         "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
         of a density. See :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
@@ -80,18 +80,18 @@ class QAFFDESGD(BornEstimator):
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
         maximizes the held-out likelihood.
     encoder : "shear", torch.distributions.Transform or module that returns one, optional
-        Invertible map in front. "shear" takes from columns what polynomials of the others explain
-        of them, by least squares in closed form (:class:`qaffde.nn.PolynomialShear`): it
-        straightens what bends. Parameters of a module learn together with the density matrix.
+        Invertible map in front. "shear" subtracts from columns a polynomial of the others, fitted
+        by least squares in closed form (:class:`qaffde.nn.PolynomialShear`), and so straightens
+        curved data. Parameters of a module are trained together with the density matrix.
         `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
-        probabilities of what is behind a map have no closed form and are refused. (Inverses of
+        probabilities behind a map have no closed form and are refused. (Inverses of
         torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     plan : Plan, optional
         Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
         then, and the parameters above, but for `encoder`, are not used.
     time_limit : float or None, default=60.0
-        Seconds. After 70 % of them the search takes what it has found; training stops at the end.
-        A result that the clock did not cut short depends on the seed alone.
+        Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
+        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
@@ -112,7 +112,7 @@ class QAFFDESGD(BornEstimator):
     base_measure_ : str
     rank_, n_fourier_features_ : int
     plan_ : Plan
-        What was chosen, and from what; ``print(model.plan_)`` shows it.
+        ``print(model.plan_)`` shows the choices, and the candidates that were compared.
     history_ : list of qaffde.training.History
         Of the convex solver and, where something else learned, of Adam.
     n_features_in_ : int

@@ -1,4 +1,4 @@
-"""Recipes of the estimators: their parameters, and what a fit has left in them."""
+"""Recipes of the estimators: their parameters and fitted attributes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ CONFIGS: dict[str, type] = {
 }
 """Parameters that are objects, or None."""
 Restore = Callable[[Any, Fields, int], None]
-"""Gives an unfitted estimator what the fields say of its fit to that many columns."""
+"""Gives an unfitted estimator the fitted attributes in the fields, for that many columns."""
 
 
 def estimator(kind: type, take: Callable[[Any], Mapping[str, Any]], restore: Restore) -> Recipe:
@@ -69,7 +69,7 @@ def estimator(kind: type, take: Callable[[Any], Mapping[str, Any]], restore: Res
 
 
 def fitted(model: BaseEstimator) -> bool:
-    """Whether an estimator was fitted: columns alone are what a fit that failed leaves."""
+    """Whether an estimator was fitted; a fit that failed leaves only the columns."""
     if hasattr(model, "__sklearn_is_fitted__"):
         return bool(model.__sklearn_is_fitted__())
     return any(name.endswith("_") and name not in COLUMNS for name in vars(model))

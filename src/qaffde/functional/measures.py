@@ -17,7 +17,7 @@ def gram_matrix(
 ) -> Tensor:
     """Gram matrix for any measure, from its characteristic function alone.
 
-    Row by row, in O(D²d) time and O(Dd) memory. Measures whose pairs factorise do better; this is
+    Row by row, in O(D²d) time and O(Dd) memory. Measures whose pairs factorize do better; this is
     the fallback for the others, and the reference for all.
 
     Parameters
@@ -71,10 +71,10 @@ def log_box_density(X: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def box_characteristic(omega: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """χ(ω) = Π_t exp(iω_t c_t) sinc(ω_t L_t / 2), centre c and widths L; ω of shape (..., d)."""
-    centre, width = (lower + upper) / 2, upper - lower
+    """χ(ω) = Π_t exp(iω_t c_t) sinc(ω_t L_t / 2), center c and widths L; ω of shape (..., d)."""
+    center, width = (lower + upper) / 2, upper - lower
     modulus = torch.sinc(omega * width / (2 * math.pi)).prod(-1)
-    return torch.polar(modulus.abs(), omega @ centre) * modulus.sign()
+    return torch.polar(modulus.abs(), omega @ center) * modulus.sign()
 
 
 def box_pair_characteristics(W: Tensor, b: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -105,8 +105,8 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
     """
     eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device)
     inverse = torch.linalg.solve_triangular(cholesky, eye, upper=False)
-    centred = X - mean[..., None, :]  # (..., n, d)
-    whitened = centred @ inverse.mT
+    centered = X - mean[..., None, :]  # (..., n, d)
+    whitened = centered @ inverse.mT
     square = whitened.square().sum(-1).clamp(max=torch.finfo(X.dtype).max / 2)
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return -0.5 * square - log_det[..., None] - 0.5 * X.shape[-1] * math.log(2 * math.pi)

@@ -56,8 +56,8 @@ class Projection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Coordinates of shape (n, q) of rows of shape (n, d), finite for finite rows."""
-        centred = self._centred(x)
-        rotated = centred if self.axes is None else centred @ self.axes
+        centered = self._centered(x)
+        rotated = centered if self.axes is None else centered @ self.axes
         return _within_reach(rotated / self.scale)
 
     def log_slope(self, x: Tensor, z: Tensor) -> Tensor:
@@ -66,11 +66,11 @@ class Projection(nn.Module):
         if self.noise is None:
             return units.expand(len(x))
         n_left_out = len(self.location) - self.n_components
-        left_out = self._centred(x).square().sum(1) - (z * self.scale).square().sum(1)
+        left_out = self._centered(x).square().sum(1) - (z * self.scale).square().sum(1)
         log_noise = self.noise.log() + math.log(2 * math.pi)
         return units - 0.5 * (left_out.clamp(min=0) / self.noise + n_left_out * log_noise)
 
-    def _centred(self, x: Tensor) -> Tensor:
+    def _centered(self, x: Tensor) -> Tensor:
         return _within_reach(x - self.location)
 
 

@@ -89,7 +89,7 @@ class DensityMatrix(nn.Module):
 
 
 class BornDensity(Density):
-    r"""Density by the Born rule, normalised in closed form.
+    r"""Density by the Born rule, normalized in closed form.
 
     .. math:: p(x) = m(x) \, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
 

@@ -37,7 +37,7 @@ class BaseMeasure(nn.Module, ABC):
         return self._gram(features)
 
     def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix of any frequencies; measures whose pairs factorise override it."""
+        """Gram matrix of any frequencies; measures whose pairs factorize override it."""
         return QF.gram_matrix(features.W, features.b, features.a, self.characteristic)
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
@@ -137,7 +137,7 @@ class GaussianMeasure(BaseMeasure):
 
 
 class KernelMeasure(BaseMeasure):
-    """The paper's normalisation: Lebesgue measure on R^d and the constant M_γ.
+    """The paper's normalization: Lebesgue measure on R^d and the constant M_γ.
 
     The features do not decay, so their Gram matrix does not exist and what is divided by M_γ only
     approximates a density (it has a floor of about 1/(D·M_γ), and its integral over all of R^d

@@ -58,7 +58,7 @@ COLUMNS: dict[type, Callable[[Any], int]] = {
     TransformedDensity: lambda density: n_columns(density.density),
 }
 STANDARD = (BornDensity, DefensiveDensity)
-"""Densities of standardised rows: wrappers stand in one order, so no chain of them is endless."""
+"""Densities of standardized rows: wrappers stand in one order, so no chain of them is endless."""
 
 
 def n_columns(part: BaseMeasure | Density) -> int:
@@ -116,7 +116,7 @@ def _defensive(f: Fields) -> nn.Module:
 
 def _standardized(f: Fields) -> nn.Module:
     density = f.item("density", Density)
-    f.require(type(density) in STANDARD, "density", "cannot be standardised")
+    f.require(type(density) in STANDARD, "density", "cannot be standardized")
     d = n_columns(density)
     return _frozen(StandardizedDensity(density, f.tensor("location", d), f.positive("scale", d)))
 

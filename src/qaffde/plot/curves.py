@@ -105,11 +105,11 @@ class SlicesPanel(Panel):
 
     def draw(self, ax: Any) -> None:
         """Draw the curves, first ones darkest."""
-        for density, label, colour in zip(
+        for density, label, color in zip(
             self.densities, self.labels, ramp(len(self.labels)), strict=True
         ):
-            ax.plot(self.x, density, color=colour, lw=2, label=label)
-            ax.fill_between(self.x, density, color=colour, alpha=0.08, lw=0)
+            ax.plot(self.x, density, color=color, lw=2, label=label)
+            ax.fill_between(self.x, density, color=color, alpha=0.08, lw=0)
         ax.set(xlabel=self.name, ylabel=f"density given {self.given}")
         ax.set_xlim(self.x[0], self.x[-1])
         ax.set_ylim(bottom=0)

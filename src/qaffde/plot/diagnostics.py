@@ -11,7 +11,7 @@ from qaffde.metrics import excess_nll, mean_absolute_error, spearman
 from qaffde.nn import BornDensity, StandardizedDensity, find_born
 from qaffde.plot.evaluate import Array, log_density, names_of, numbers_of, shown_rows
 from qaffde.plot.panels import Panel, Wishes
-from qaffde.plot.style import COLOURS, DENSITY, SECOND, caption, quiet
+from qaffde.plot.style import COLORS, DENSITY, SECOND, caption, quiet
 
 TRUTH_ROWS = 2000
 WEIGHT = "weight of the feature, of the largest"
@@ -91,12 +91,12 @@ class TrainingPanel(Panel):
 
 
 def _draw_history(ax: Any, history: Any) -> None:
-    for values, name, colour in (
+    for values, name, color in (
         (history.train_loss, "training rows", DENSITY),
         (history.valid_loss, "held-out rows", SECOND),
     ):
         if np.isfinite(values).any():
-            ax.plot(history.steps, values, color=colour, lw=2, marker="o", ms=3, label=name)
+            ax.plot(history.steps, values, color=color, lw=2, marker="o", ms=3, label=name)
     ax.set_xlabel("step")
     ax.grid(axis="y", color="0.92")
     quiet(ax)
@@ -178,8 +178,8 @@ class FrequenciesPanel(Panel):
             ax.set(ylabel=WEIGHT, ylim=(0, 1.05), xlim=(0, None))
             quiet(ax)
             return
-        both, colours = np.concatenate([-W, W]), np.tile(weight, 2)
-        dots = ax.scatter(*both.T, c=colours, cmap=COLOURS, vmin=0, vmax=1, s=14, lw=0)
+        both, colors = np.concatenate([-W, W]), np.tile(weight, 2)
+        dots = ax.scatter(*both.T, c=colors, cmap=COLORS, vmin=0, vmax=1, s=14, lw=0)
         ax.axhline(0, color="0.85", lw=0.8, zorder=0)
         ax.axvline(0, color="0.85", lw=0.8, zorder=0)
         ax.set(xlabel=f"radians in a unit of {self.names[0]}")

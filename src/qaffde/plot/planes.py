@@ -19,7 +19,7 @@ from qaffde.plot.evaluate import (
     shown_rows,
 )
 from qaffde.plot.panels import Panel, Wishes
-from qaffde.plot.style import COLOURS, DATA, DENSITY, caption, percent, quiet
+from qaffde.plot.style import COLORS, DATA, DENSITY, caption, percent, quiet
 
 FLAT = 0.01
 """Share of the largest density below which a surface is not drawn: it would hide the floor."""
@@ -29,7 +29,7 @@ MAX_PAIRS = 8
 
 @dataclass(frozen=True)
 class ContourPanel(Panel):
-    """Density of two columns as colours, edges of its regions as lines, data as dots.
+    """Density of two columns as colors, edges of its regions as lines, data as dots.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class ContourPanel(Panel):
     size = (5.4, 4.3)
 
     def draw(self, ax: Any) -> None:
-        """Draw colours on a square-root scale, which shows faint parts, lines and dots."""
-        image = self.draw_colours(ax)
+        """Draw colors on a square-root scale, which shows faint parts, lines and dots."""
+        image = self.draw_colors(ax)
         self.draw_lines(ax, 1.1)
         if self.dots is not None:
             ax.scatter(*self.dots.T, s=3, lw=0, color="white", alpha=0.55)
@@ -66,8 +66,8 @@ class ContourPanel(Panel):
         levels = sorted(self.levels)
         ax.contour(self.x, self.y, self.density, levels, colors="white", linewidths=width)
 
-    def draw_colours(self, ax: Any) -> Any:
-        """Draw the colours alone."""
+    def draw_colors(self, ax: Any) -> Any:
+        """Draw the colors alone."""
         from matplotlib.colors import PowerNorm
 
         norm = PowerNorm(0.5, vmin=0, vmax=float(self.density.max()))
@@ -77,7 +77,7 @@ class ContourPanel(Panel):
             extent=ends,
             origin="lower",
             aspect="auto",
-            cmap=COLOURS,
+            cmap=COLORS,
             norm=norm,
             interpolation="bilinear",
         )
@@ -132,7 +132,7 @@ class SurfacePanel(Panel):
             X,
             Y,
             raised,
-            cmap=COLOURS,
+            cmap=COLORS,
             vmin=0,
             vmax=top,
             rstride=1,
@@ -140,7 +140,7 @@ class SurfacePanel(Panel):
             lw=0,
             antialiased=False,
         )
-        ax.contourf(X, Y, flat.density, 12, zdir="z", offset=floor, cmap=COLOURS, alpha=0.35)
+        ax.contourf(X, Y, flat.density, 12, zdir="z", offset=floor, cmap=COLORS, alpha=0.35)
         if flat.dots is not None:
             ax.scatter(*flat.dots.T, floor, s=2, lw=0, color=DATA, alpha=0.35)
         ax.set(xlabel=flat.names[0], ylabel=flat.names[1], zlabel="density", zlim=(floor, top))
@@ -209,7 +209,7 @@ class PairsPanel(Panel):
         ax.spines["left"].set_visible(False)
 
     def _draw_plane(self, ax: Any, flat: ContourPanel) -> None:
-        flat.draw_colours(ax)
+        flat.draw_colors(ax)
         flat.draw_lines(ax, 0.8)
 
     def _draw_dots(self, ax: Any, i: int, j: int) -> None:

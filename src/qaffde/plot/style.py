@@ -1,9 +1,9 @@
-"""How pictures look: colours and matplotlib settings."""
+"""How pictures look: colors and matplotlib settings."""
 
 from typing import Any
 
 __all__ = [
-    "COLOURS",
+    "COLORS",
     "DATA",
     "DENSITY",
     "SECOND",
@@ -22,7 +22,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 9,
     "svg.hashsalt": "qaffde",
 }
-COLOURS = "viridis"
+COLORS = "viridis"
 DENSITY = "#D55E00"
 SECOND = "#0072B2"
 DATA = "0.25"
@@ -41,11 +41,11 @@ def import_pyplot() -> Any:
 
 
 def ramp(n: int) -> Any:
-    """As many colours of the map, its lightest end left out."""
+    """As many colors of the map, its lightest end left out."""
     from matplotlib import colormaps
 
     stops = [0.45] if n == 1 else [0.05 + 0.8 * k / (n - 1) for k in range(n)]
-    return colormaps[COLOURS](stops)
+    return colormaps[COLORS](stops)
 
 
 def quiet(ax: Any) -> None:

@@ -18,7 +18,7 @@ from qaffde.training.posterior import N_DRAWS, posterior_mixture
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """Which base measure to fit.
+    """Specification of a base measure.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ def fit_box(
 ) -> BoxMeasure:
     """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends.
 
-    Ends `within` of shape (2, d), of rows that Z are a sample of, lie inside as well.
+    If Z is a sample, `within` of shape (2, d) are the ends of all rows, which lie inside as well.
 
-    With `room_rows` it is larger at each end by the distance of the outermost row from the one so
-    many rows further in: next to nothing where the density stops at an edge, and about as far as
-    the next rows may lie where it fades out.
+    With `room_rows` the box is larger at each end by the distance of the outermost row from the
+    row that many places further in. That is very little where the density stops at an edge, and
+    about as far as new rows may lie where it fades out.
     """
     ends = torch.stack([Z.amin(0), Z.amax(0)])
     if room_rows:
@@ -176,7 +176,7 @@ def average_mixture(
 
 
 def _initial(start: BaseMeasure | None, size: int) -> dict[str, NDArray[np.float64]]:
-    """Where scikit-learn begins: the given mixture if it has the right size, or its own guess."""
+    """Initial values for scikit-learn: a mixture of the right size, or none."""
     if not isinstance(start, GaussianMeasure) or len(start.weights) != size:
         return {}
     return {
@@ -213,7 +213,7 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 
 
 def measure_ends(measure: BaseMeasure, Z: Tensor, gaussian_reach: float) -> tuple[Tensor, Tensor]:
-    """Lower and upper ends of what the features must tell apart: the box, or the rows.
+    """Lower and upper ends of the region that features must resolve: the box, or the rows.
 
     One Gaussian reaches further than rows in separate parts: `gaussian_reach` deviations.
     """

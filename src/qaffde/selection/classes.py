@@ -99,13 +99,13 @@ def select_classes(
     seed: int = 0,
     run: Run | None = None,
 ) -> Plan:
-    """Choose by held-out likelihood of classes, or of rows, what a specification leaves open.
+    """Choose the open parameters of a specification by held-out likelihood of classes or rows.
 
     Parameters
     ----------
     rows : LabeledRows
     spec : ClassSpec, optional
-        What is fixed; everything is chosen by default.
+        Parameters that are fixed; all others are chosen.
     policy : SelectionPolicy, optional
         Constants of the search.
     seed : int, default=0
@@ -209,7 +209,7 @@ class ClassMethod:
         )
 
     def choose(self, search: Search, h: Tensor | None) -> Choice:
-        """How to read, with few features; then, for smaller bandwidths, with all of them."""
+        """Measurement with few features; then smaller bandwidths with all features."""
         policy, trained = self.policy, self.spec.method == "gradient"
         if self.n_rows < policy.class_few_rows or (trained and h is not None):
             return self.usual(policy.class_usual_bandwidth * self.unit if h is None else h)
@@ -223,7 +223,7 @@ class ClassMethod:
         return search.highest(self._offered(finer, self.n_features, best), search.fine)
 
     def usual(self, h: Tensor) -> Choice:
-        """The choice where there is nothing to choose, or to choose by."""
+        """The choice without a search: all is given, or rows are too few."""
         measurement = self.spec.measurements[0]
         rank, ridge = self._ranks(measurement)[:2][-1], self._ridges(measurement)[-2:][0]
         return Choice(BASE, h, ridge, False, measurement, rank, self.n_features)

@@ -74,7 +74,7 @@ class Method(ABC):
 
     @abstractmethod
     def unsearched(self, base: BaseSpec, h: Tensor, count: float) -> Choice:
-        """The choice where there is nothing to search for, or to search by."""
+        """The choice without a search: all is given, or rows are too few."""
 
     @abstractmethod
     def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
@@ -233,7 +233,7 @@ class ClosedForm(Method):
         return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(measure)]
 
     def measurement(self, measure: BaseMeasure) -> str:
-        """How ρ is read; the "kernel" form knows one way only."""
+        """How ρ is read; the "kernel" form is always "direct"."""
         return "direct" if isinstance(measure, KernelMeasure) else self.spec.measurement
 
     def rank(self, d: int) -> int | float | str:
@@ -342,9 +342,9 @@ class Likelihood(Method):
     def _averaged(self, search: Search, best: Choice) -> Choice:
         """A mixture averaged over its posterior, where held-out rows see that it is better.
 
-        Features gain more from rows that the search has not seen, so they stay where nothing can
-        be told. Where the most likely mixture is far behind, as at an edge, its average would be
-        too.
+        Features gain more than an average from the rows that the search has not seen, so a tie
+        goes to them. Where the most likely mixture is far behind, as at an edge, its average would
+        be too, and is not tried.
         """
         policy = self.policy
         if time.monotonic() + policy.averaged_seconds >= search.deadline:

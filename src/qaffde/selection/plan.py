@@ -138,7 +138,7 @@ class ModelSpec:
 
 
 def check_base_measure(value: object, choices: tuple[str, ...]) -> None:
-    """Reject what is neither a name nor a number of Gaussians."""
+    """Reject values other than a name or a number of Gaussians."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         check_count("base_measure", value)
     else:
@@ -216,8 +216,8 @@ class Trial:
 class Plan:
     """Units, base measure, features, and how the density is read from them; immutable.
 
-    Fits with the same plan can be added (:meth:`matches`). ``print(plan)`` shows what was chosen
-    and from what.
+    Fits with the same plan can be added (:meth:`matches`). ``print(plan)`` shows the choices and
+    the candidates that were compared.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class Plan:
     trials : tuple of Trial
         Candidates that were compared.
     axes, noise : Tensors of shapes (d, q), (), optional
-        Of a classifier: principal axes, and the variance of what they leave out.
+        Of a classifier: principal axes, and the variance in other directions.
     """
 
     method: str

@@ -123,7 +123,7 @@ class SelectionPolicy:
     class_ranks : tuple of int
         Of density matrices that are mixed.
     class_usual_bandwidth : float, default=0.5
-        Where there is nothing to choose by.
+        Bandwidth of a classifier with too few rows to choose one, in the same units.
     class_gradient_rank, class_gradient_ridge : int, float, default=20, 1e-3
         Of gradient training.
     class_background, class_measure_ridge : float, default=1e-4, 1e-3

@@ -210,8 +210,8 @@ class Search:
     def mixture(self) -> GaussianMeasure:
         """Smallest Gaussian mixture within a standard error of the best held-out likelihood.
 
-        The fewer the components, the less of their own shape do they leave on the density: what
-        they miss, the density matrix adds.
+        Few components leave less of their own shape on the density; the density matrix adds the
+        rest.
         """
         policy, split, generator = self.policy, self.splits[self.rough][0], self.generator()
         n, d = split.train.shape
@@ -301,9 +301,9 @@ class Search:
     def _groups(self, base: BaseSpec, rows: int) -> list[list[Split]]:
         """Splits that share a base measure, and so all coordinates.
 
-        Each has its own, that did not see the validation rows: a mixture that saw them would make
-        whatever leaves it alone look better than it is. A box is only what holds the rows, and
-        once the base is chosen, the folds share one.
+        Each split has a base measure that did not see its validation rows: a mixture that did
+        would favor candidates that change it little. A box depends only on the ends of the rows,
+        so the folds of the last steps share one.
         """
         splits = self.splits[rows]
         shared = base.name == "box" and rows == self.fine

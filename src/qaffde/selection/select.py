@@ -100,14 +100,14 @@ def select(
     names: Sequence[str] | None = None,
     run: Run | None = None,
 ) -> Plan:
-    """Choose by held-out likelihood what a specification leaves open.
+    """Choose the open parameters of a specification by held-out likelihood.
 
     Parameters
     ----------
     summary : Summary
         Of the rows, as :func:`summarize` makes it.
     spec : ModelSpec, optional
-        What is fixed; everything is chosen by default.
+        Parameters that are fixed; all others are chosen.
     policy : SelectionPolicy, optional
         Constants of the search.
     compute : ComputeConfig, optional
@@ -126,9 +126,9 @@ def select(
     --------
     >>> import numpy as np
     >>> import torch
-    >>> from qaffde.selection import ModelSpec, select, solve, summarize
+    >>> from qaffde.selection import ModelSpec, solve, summarize
     >>> X = np.random.default_rng(0).normal(size=(500, 1))
-    >>> plan = select(summarize(X, random_state=0), ModelSpec(bandwidth=0.5, base_measure="box"))
+    >>> plan = select(summarize(X, random_state=0), ModelSpec(bandwidth=0.3, base_measure="box"))
     >>> plan.base_measure, plan.features.n_features
     ('box', 125)
     >>> density = solve(plan, X)
@@ -205,7 +205,7 @@ def _choose(
 
 
 def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
-    """Whether nothing is left to choose once the bandwidth is known."""
+    """Whether the bandwidth is the last choice."""
     if bases[0].kind == "kernel":
         return True
     one = len(bases) == 1 and bases[0].n_components > 0

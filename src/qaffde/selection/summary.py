@@ -1,6 +1,6 @@
-"""Rows of a fit, wherever they are, and their additive statistics.
+"""Sources of the rows of a fit, and their additive statistics.
 
-A :class:`Source` passes over its parts and adds up what a task finds in them; a :class:`Summary`
+A :class:`Source` passes over its parts and adds up the results of a task; a :class:`Summary`
 holds counts, ends, moments and a uniform sample.
 """
 
@@ -368,7 +368,7 @@ def summarize(
 ) -> Summary:
     """Additive statistics of rows: counts, ends, moments and a uniform sample.
 
-    Summaries of disjoint parts of the rows add up to that of all of them, whoever made them.
+    Summaries of disjoint parts of the rows add up to the summary of all rows.
 
     Parameters
     ----------

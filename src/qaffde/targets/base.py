@@ -131,15 +131,15 @@ def tail_quantile(n_tails: int) -> float:
     return float(-ndtri(TAIL_MASS / n_tails))
 
 
-def gaussian_support(centres: FloatArray, stds: FloatArray | float) -> FloatArray:
-    """Box (d, 2) that holds all but 1e-9 of any mixture of Gaussians with these centres.
+def gaussian_support(centers: FloatArray, stds: FloatArray | float) -> FloatArray:
+    """Box (d, 2) that holds all but 1e-9 of any mixture of Gaussians with these centers.
 
     By the union bound over its 2d faces, whatever the weights and the correlations.
 
     Parameters
     ----------
-    centres : ndarray of shape (n_components, d)
-    stds : ndarray broadcastable to the shape of ``centres``
+    centers : ndarray of shape (n_components, d)
+    stds : ndarray broadcastable to the shape of ``centers``
         Marginal standard deviations.
 
     Examples
@@ -147,5 +147,5 @@ def gaussian_support(centres: FloatArray, stds: FloatArray | float) -> FloatArra
     >>> gaussian_support(np.array([[0.0], [10.0]]), 1.0).round(2)
     array([[-6.11, 16.11]])
     """
-    margin = tail_quantile(2 * centres.shape[1]) * stds
-    return np.stack([np.min(centres - margin, axis=0), np.max(centres + margin, axis=0)], axis=1)
+    margin = tail_quantile(2 * centers.shape[1]) * stds
+    return np.stack([np.min(centers - margin, axis=0), np.max(centers + margin, axis=0)], axis=1)

@@ -86,7 +86,7 @@ def bimodal_l() -> EqualGaussians:
 def star_eight() -> EqualGaussians:
     r"""Eight narrow Gaussians, the rays of a star (Liu et al., 2021).
 
-    Ray i, at the angle :math:`t = 2\pi i / 8`, has centre and covariance
+    Ray i, at the angle :math:`t = 2\pi i / 8`, has center and covariance
 
     .. math:: \mu = 3 (\cos t, \sin t), \qquad
         \Sigma = R(t)\, \mathrm{diag}(1, 0.16^2)\, R(t)^\top .

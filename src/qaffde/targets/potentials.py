@@ -60,13 +60,13 @@ class RingPotential(Target):
 
     def _log_prob(self, X: FloatArray) -> FloatArray:
         radius = np.hypot(X[:, 0], X[:, 1])
-        return _log_ring(radius) + _log_bumps(X[:, 0]) - np.log(_ring_normaliser())
+        return _log_ring(radius) + _log_bumps(X[:, 0]) - np.log(_ring_normalizer())
 
 
 _RING_RADIUS, _RING_STD = 2.0, 0.4
-_BUMP_CENTRE, _BUMP_STD = 2.0, 0.6
+_BUMP_CENTER, _BUMP_STD = 2.0, 0.6
 _RING_PROPOSAL_MEAN = _RING_RADIUS + _RING_STD**2 / _RING_RADIUS
-_BUMPS_BOUND = 1 + np.exp(-((_BUMP_CENTRE / _BUMP_STD) ** 2) / 2)
+_BUMPS_BOUND = 1 + np.exp(-((_BUMP_CENTER / _BUMP_STD) ** 2) / 2)
 
 
 def _log_ring(radius: FloatArray) -> FloatArray:
@@ -74,13 +74,13 @@ def _log_ring(radius: FloatArray) -> FloatArray:
 
 
 def _log_bumps(x_1: FloatArray) -> FloatArray:
-    right = (x_1 - _BUMP_CENTRE) / _BUMP_STD
-    left = (x_1 + _BUMP_CENTRE) / _BUMP_STD
+    right = (x_1 - _BUMP_CENTER) / _BUMP_STD
+    left = (x_1 + _BUMP_CENTER) / _BUMP_STD
     return np.logaddexp(-(right**2) / 2, -(left**2) / 2)
 
 
 @cache
-def _ring_normaliser() -> float:
+def _ring_normalizer() -> float:
     """Z = ∫∫ r exp(-U) dθ dr: trapezoidal in θ (periodic), Gauss-Legendre in r up to 2 + 10 s."""
     nodes, weights = np.polynomial.legendre.leggauss(128)
     half = (_RING_RADIUS + 10 * _RING_STD) / 2
@@ -100,11 +100,11 @@ def _accepted_ring_points(n_proposals: int, rng: np.random.Generator) -> FloatAr
 
 
 class Ridge(NamedTuple):
-    """A share of the mass that lies around the curve x₂ = centre(x₁) with a Gaussian profile."""
+    """A share of the mass that lies around the curve x₂ = center(x₁) with a Gaussian profile."""
 
     weight: float
     std: float
-    centre: Callable[[FloatArray], FloatArray]
+    center: Callable[[FloatArray], FloatArray]
 
 
 class RidgePotential(Target):
@@ -136,9 +136,9 @@ class RidgePotential(Target):
     def support(self) -> FloatArray:
         """Box (2, 2): [-4, 4] in x₁, all but 1e-9 of the mass in x₂."""
         x_1 = np.linspace(-self.half_width, self.half_width, 4001)
-        centres = np.concatenate([ridge.centre(x_1) for ridge in self.ridges])
+        centers = np.concatenate([ridge.center(x_1) for ridge in self.ridges])
         stds = np.repeat([ridge.std for ridge in self.ridges], len(x_1))
-        heights = gaussian_support(centres[:, None], stds[:, None])
+        heights = gaussian_support(centers[:, None], stds[:, None])
         return np.concatenate([[[-self.half_width, self.half_width]], heights])
 
     def _sample(self, n_samples: int, rng: np.random.Generator) -> FloatArray:
@@ -147,7 +147,7 @@ class RidgePotential(Target):
         x_2 = rng.standard_normal(n_samples)
         for k, ridge in enumerate(self.ridges):
             rows = labels == k
-            x_2[rows] = ridge.centre(x_1[rows]) + ridge.std * x_2[rows]
+            x_2[rows] = ridge.center(x_1[rows]) + ridge.std * x_2[rows]
         return np.stack([x_1, x_2], axis=1)
 
     def _log_prob(self, X: FloatArray) -> FloatArray:
@@ -156,8 +156,8 @@ class RidgePotential(Target):
         x_1 = np.where(inside, x_1, 0)
         log_terms = np.stack(
             [
-                np.log(weight / std) - ((x_2 - centre(x_1)) / std) ** 2 / 2
-                for weight, std, centre in self.ridges
+                np.log(weight / std) - ((x_2 - center(x_1)) / std) ** 2 / 2
+                for weight, std, center in self.ridges
             ]
         )
         log_width = np.log(2 * self.half_width)

@@ -59,6 +59,6 @@ def _quadrature() -> tuple[FloatArray, FloatArray]:
     log(w N(x; c, s² I)) = x·c / s² + (log w - ‖c‖² / 2s²) + (terms without t)
     """
     nodes, weights = np.polynomial.legendre.leggauss(_N_NODES)
-    centres = _spiral(np.pi * (nodes + 1))
-    offsets = np.log(weights / 2) - np.sum(centres**2, axis=1) / (2 * _NOISE**2)
-    return centres.T / _NOISE**2, offsets
+    centers = _spiral(np.pi * (nodes + 1))
+    offsets = np.log(weights / 2) - np.sum(centers**2, axis=1) / (2 * _NOISE**2)
+    return centers.T / _NOISE**2, offsets

@@ -1,4 +1,4 @@
-"""Training: what is minimised, on what, and how."""
+"""Training: losses, closed forms, the training loop, checkpoints and configuration."""
 
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import Checkpoint, CheckpointError

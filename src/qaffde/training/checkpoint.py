@@ -1,4 +1,4 @@
-"""Checkpoints: what a killed fit left behind, and whether this fit may go on from it.
+"""Checkpoints: state of an interrupted fit, and whether a new fit may continue from it.
 
 A file is a magic word, a digest and a payload of tensors and plain values. The payload is read
 with ``weights_only=True``, so that no code in a file is ever run, and only once its digest is

@@ -3,7 +3,7 @@ r"""Gradient training of the density matrices of all classes (paper, Algorithm 3
 The factors learn in coordinates :math:`e = T^\top \phi` that are orthonormal on the base measure,
 where one learning rate serves all directions: :math:`L_c = A_c T^\top`. Frozen features of rows
 without an encoder never change, so the coordinates of all rows are computed once, and the
-normaliser of a class is a weighted norm of A_c. Otherwise G comes in, computed anew where it
+normalizer of a class is a weighted norm of A_c. Otherwise G comes in, computed anew where it
 changes.
 """
 
@@ -20,8 +20,8 @@ from qaffde.training.likelihood import Whitening
 
 Augment = Callable[[Tensor, Generator], Tensor]
 REFRESH = 20
-"""Steps after which the Gram matrix of learning features is computed anew, where its gradient has
-no say: the normaliser of a class is then but a slowly moving constant."""
+"""Steps after which the Gram matrix of learning features is computed anew, where its gradient is
+not used: the normalizer of a class is then a slowly moving constant."""
 
 
 class ClassStates(nn.Module):

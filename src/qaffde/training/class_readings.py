@@ -37,7 +37,7 @@ ROUGH = 0.01
 
 @dataclass(frozen=True, eq=False)
 class ClassReader:
-    """All readings of some sums, with what they have in common computed once.
+    """All readings of some sums; the parts that they share are computed once.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ClassReader:
     def spectra(
         self, measurement: str, ridge: float, rank: int, tolerance: float = 0.0
     ) -> tuple[Tensor, Tensor]:
-        """Eigenpairs (C, n) and (C, n, D) of what a measurement makes of the classes.
+        """Eigenpairs (C, n) and (C, n, D) of the matrices of the classes in a measurement.
 
         At most `rank` of each class, to a relative error of `tolerance`.
         """

@@ -72,7 +72,7 @@ def train_jointly(
     generator: Generator,
     run: Run,
 ) -> tuple[BornDensity, History]:
-    """Train a Born density together with what is around it.
+    """Train a Born density together with the map in front of it.
 
     Parameters
     ----------

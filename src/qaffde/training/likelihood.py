@@ -7,7 +7,7 @@ quantum state tomography,
           \sum_i w_i \log e_i^\top \sigma e_i
 
 and the density :math:`m\, \phi^\top L^\top L \phi / \operatorname{tr}(L G L^\top)` with
-:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalised by G itself. For μ = 0
+:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalized by G itself. For μ = 0
 that is maximum likelihood. A ridge μ > 0 adds the penalty
 :math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on rough functions, those
 that take large coefficients for a small norm, and the problem keeps its form.

@@ -1,8 +1,8 @@
 r"""One training loop for every module and every loss.
 
 A loss is a function ``loss(module, *batch)`` that returns a mean over the rows of a batch. The
-loop draws batches, takes steps, keeps what is best on held-out rows and survives what can go
-wrong: losses that are not finite, and processes that are killed.
+loop draws batches, takes steps and keeps the state that is best on held-out rows. It recovers from
+losses that are not finite, and resumes after the process was killed.
 
 At every evaluation the loop notes its whole state: parameters, optimizer, generators, place in
 the epoch. Recovery returns to that state, and a checkpoint is that state in a file, so that a
@@ -94,7 +94,7 @@ def train(
     report: Report | None = None,
     peers: Peers = ALONE,
 ) -> History:
-    """Minimise a loss over the parameters of a module, in place.
+    """Minimize a loss over the parameters of a module, in place.
 
     The module ends in the state that was best on `valid`, or in its last one where nothing is
     held out (patience then counts the training loss).
@@ -105,7 +105,7 @@ def train(
     loss : callable
         ``loss(module, *batch)``, a scalar Tensor: a mean over the rows of the batch.
     rows, valid : tuples of Tensors of one length; `valid` may be None
-        What is trained on, and what is held out.
+        Training rows, and held-out rows.
     config : LoopConfig
     generator : torch.Generator
         Source of the batches, and of the module's own noise, such as dropout's.

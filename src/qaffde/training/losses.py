@@ -72,7 +72,7 @@ def negative_log_likelihood(
     Parameters
     ----------
     module : nn.Module
-        A :class:`~qaffde.nn.Density`, or whatever else maps rows to log-probabilities.
+        A :class:`~qaffde.nn.Density`, or any module from rows to log-probabilities.
     x : Tensor of shape (n, d)
     weight : Tensor of shape (n,)
     *context : Tensor of shape (n, k)

@@ -1,4 +1,4 @@
-"""torch's global generator, which first weights and dropout come from, made to follow another."""
+"""Initial weights and dropout, which use torch's global generator, from a generator of ours."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def seeded(generator: Generator) -> Iterator[None]:
 
 
 def twin(generator: Generator) -> Generator:
-    """Another generator that draws what this one would, and leaves it where it is."""
+    """Copy of a generator in its present state."""
     other = Generator(generator.device)
     other.set_state(generator.get_state())
     return other

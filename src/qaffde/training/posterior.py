@@ -1,8 +1,8 @@
 r"""Mixtures of Gaussians from their posterior: a Gibbs chain whose draws are averaged.
 
-Expectation–maximisation stops at the next local optimum and believes it. A chain walks on to
-better ones, and the average of its draws, itself a mixture, does not take the noise of one of them
-for structure. One sweep costs two passes over the rows' monomials of degree two.
+Expectation–maximization stops at the next local optimum. A chain moves on to better ones, and the
+average of its draws, itself a mixture, overfits less than a single one. One sweep costs two
+passes over the rows' monomials of degree two.
 """
 
 import math
@@ -18,7 +18,7 @@ N_DRAWS = 16
 BURN_IN = 1 / 3
 """Share of the sweeps before the first draw."""
 OVERCOMPLETE, START_ROWS, START_PASSES = 40, 10_000, 40
-CENTRE_SPREAD, THINNEST = 0.4, 0.02
+CENTER_SPREAD, THINNEST = 0.4, 0.02
 N_CLUSTERINGS = 4
 SCATTER = 1e-2
 """Of a component without rows, in variances of all rows."""
@@ -33,7 +33,7 @@ def posterior_mixture(
     n_sweeps: int,
     start: GaussianMeasure | None = None,
 ) -> GaussianMeasure:
-    """Average of mixtures of Gaussians drawn from their posterior given standardised rows.
+    """Average of mixtures of Gaussians drawn from their posterior given standardized rows.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _thin(monomials: Monomials, k: int, generator: Generator) -> GaussianMeasure
     widths = torch.rand(many, d, generator=generator, dtype=torch.float64).clamp(min=THINNEST)
     widths = widths / widths.mean(1, keepdim=True)
     chosen = torch.randint(len(monomials.Z), (many,), generator=generator)
-    means = CENTRE_SPREAD * monomials.Z[chosen]
+    means = CENTER_SPREAD * monomials.Z[chosen]
     covariances = axes @ (widths[:, :, None] * axes.mT)
     mixture = GaussianMeasure(torch.full_like(widths[:, 0], 1 / many), means, covariances)
     log_terms = monomials.log_terms(mixture, START_ROWS)

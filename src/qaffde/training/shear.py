@@ -32,9 +32,9 @@ class Regression:
     Attributes
     ----------
     errors : Tensor of shape (F,)
-        Sum of squares in each fold, of what the others have fitted.
+        Sum of squared errors in each fold, of the fit to the others.
     terms, coefficients : Tensors of shape (p,)
-        Numbers of the monomials, and what all folds make of them.
+        Numbers of the monomials, and their coefficients fitted to all folds.
     """
 
     errors: Tensor
@@ -48,7 +48,7 @@ class Regression:
 
 
 def fit_shear(X: Tensor, weight: Tensor, location: Tensor, scale: Tensor) -> PolynomialShear:
-    """Shear that takes from columns what polynomials of the others explain of them.
+    """Shear that subtracts from columns a polynomial of the others.
 
     The column that bends most, by the share of its variance that a polynomial explains on
     held-out rows beyond a line, is the last of the order; then the others are looked at without

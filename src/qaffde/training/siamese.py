@@ -1,6 +1,6 @@
 r"""The siamese network of Algorithm 1: two points through one map, then the inner product.
 
-It learns in units where the bandwidth is one and the data are centred, :math:`z = (x - c) / h`,
+It learns in units where the bandwidth is one and the data are centered, :math:`z = (x - c) / h`,
 so that one learning rate serves all data: w·x + b = (w h)·z + (b + w·c).
 """
 

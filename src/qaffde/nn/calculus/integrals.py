@@ -83,8 +83,8 @@ def _whitened_ends(term: Term, lower: Tensor, upper: Tensor) -> tuple[Tensor, Te
 
 def _uniform_probability(term: Term, low: Tensor, high: Tensor) -> Tensor:
     """A part of a box is a box: the mass of the term rescaled to it."""
-    centre, half = (low + high) / 2, (high - low) / 2
-    form = replace(term.form, W=term.form.W * half, b=term.form.b + term.form.W @ centre)
+    center, half = (low + high) / 2, (high - low) / 2
+    form = replace(term.form, W=term.form.W * half, b=term.form.b + term.form.W @ center)
     return replace(term, form=form).log_mass.exp() * half.prod()
 
 

@@ -104,8 +104,8 @@ class Term:
     def whiten(self, x: Tensor) -> Tensor:
         """The coordinates u of the first columns, given `x` of shape (n, t)."""
         t = x.shape[-1]
-        centred = (x - self.offset[:t]).T
-        return torch.linalg.solve_triangular(self.scale[:t, :t], centred, upper=False).T
+        centered = (x - self.offset[:t]).T
+        return torch.linalg.solve_triangular(self.scale[:t, :t], centered, upper=False).T
 
     def unwhiten(self, u: Tensor, v: Tensor) -> Tensor:
         """The last columns (n, d − t), from u of the first (n, t) and of the last (n, d − t)."""
@@ -146,7 +146,7 @@ class Term:
         )
 
     def condition(self, x: Tensor) -> "Term":
-        """The term of the other columns where the first are `x` of shape (t,); not normalised."""
+        """The term of the other columns where the first are `x` of shape (t,); not normalized."""
         t = len(x)
         u = self.whiten(x[None])[0]
         return replace(
