@@ -219,12 +219,12 @@ class SelectionPolicy:
     explained: float = 0.95
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check_like(field.name, getattr(self, field.name), field.default)
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance, auto=True)
         check_share("class_ridge", self.class_ridge, auto=True)
+        for field in fields(self):
+            _check_like(field.name, getattr(self, field.name), field.default)
 
     def n_features(self, n: int | None, d: int, n_parts: int = 1) -> int:
         """Number of features for n rows (None: rows are still to come) of d columns.
