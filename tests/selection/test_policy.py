@@ -12,6 +12,7 @@ BAD = {
     "max_features=2.5 must be a whole number": {"max_features": 2.5},
     "min_scale=nan must be a positive number": {"min_scale": float("nan")},
     "rough_step=-1 must be a positive number": {"rough_step": -1},
+    "averaged_reach='x' must be a number": {"averaged_reach": "x"},
     r"mixture_sizes=\[1, 2\] must be a tuple of numbers": {"mixture_sizes": [1, 2]},
     r"mixture_sizes=\(\) must be a tuple of numbers": {"mixture_sizes": ()},
     "mixture_sizes=1.5 must be a whole number": {"mixture_sizes": (1, 1.5)},

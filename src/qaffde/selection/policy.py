@@ -1,6 +1,7 @@
 """Every constant of the search for a plan, in one place."""
 
 from dataclasses import dataclass, fields
+from numbers import Real
 
 from qaffde.parameters import check_count, check_positive, check_share
 
@@ -241,9 +242,12 @@ class SelectionPolicy:
 
 
 def _check_like(name: str, value: object, default: object) -> None:
-    """Reject anything but positive numbers of the kind of the default."""
+    """Reject anything but numbers of the kind of the default; all but one are positive."""
     if isinstance(default, int):
         check_count(name, value)
+    elif name == "averaged_reach":
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ValueError(f"{name}={value!r} must be a number")
     elif isinstance(default, float):
         check_positive(name, value)
     elif isinstance(default, tuple):
