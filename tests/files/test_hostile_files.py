@@ -119,6 +119,16 @@ def field(kind, name, value):
     return fields(kind, **{name: value})
 
 
+def unread(also):
+    """Without the density, which is read from the sums then; and with another change."""
+
+    def change(header, arrays):
+        header["objects"][-1]["fields"]["density"] = None
+        also(header, arrays)
+
+    return change
+
+
 def unfitted(kind):
     def change(header, arrays):
         found = objects_of(header, kind)[-1]
@@ -231,6 +241,17 @@ FORGED = {
     "no sums": ("QAFFDE box", field("QAFFDE", "sums", None), "sums is not of type Sums"),
     "small sums": ("QAFFDE box", tensor("Sums.rho", lambda r: r[1:, 1:]), "have other sizes"),
     "sums that are not square": ("QAFFDE box", tensor("Sums.rho", lambda r: r[1:]), "has shape"),
+    "sums of nothing": ("QAFFDE box", tensor("Sums.rho", np.zeros_like), "rho is zero or beyond"),
+    "few rows": ("QAFFDE box", field("Sums", "count", 1e-300), "count = 1e-300 is out of range"),
+    "sums of no class": ("classifier", tensor("ClassSums.rho", np.zeros_like), "rho is zero or"),
+    **{
+        f"{what} of an unread {name}": (
+            name,
+            unread(tensor(f"FourierLayer.{what}", lambda a: a * 1e300)),
+            "plan has features beyond measure",
+        )
+        for name, what in [("QAFFDE box", "a"), ("QAFFDE mixture", "W"), ("classifier", "a")]
+    },
     "weight": ("QAFFDE box", field("Sums", "weight", -1.0), "weight = -1.0 is out of range"),
     "count": ("QAFFDE box", field("Sums", "count", {"float": "nan"}), "count = nan is out of"),
     "classes": (
@@ -390,6 +411,7 @@ def test_mutated_files(contents):
         for number in range(N_INPUTS)
     }
     assert {n: what for n, what in found.items() if what not in fuzz_files.FINE} == {}
+    assert {"refused", "loaded, used"} <= set(found.values())
 
 
 def test_the_fuzzer_counts_and_would_tell(contents, monkeypatch):

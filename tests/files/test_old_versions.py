@@ -164,3 +164,4 @@ def test_mutated_files_of_format_1():
     contents = [file.read_bytes() for file in OLD]
     found = {n: fuzz_files.outcome(fuzz_files.mutate(contents, n)[1]) for n in range(400)}
     assert {n: what for n, what in found.items() if what not in fuzz_files.FINE} == {}
+    assert {"refused", "loaded, used"} <= set(found.values())

@@ -18,7 +18,7 @@ from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.nn import BornMixture, Density
 from qaffde.nn.class_density import ClassDensity
-from qaffde.nn.recipes import count_columns, n_columns
+from qaffde.nn.recipes import MAX_COEFFICIENT, count_columns, n_columns
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
 from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.closed_form import ClassSums, Sums
@@ -120,6 +120,12 @@ def _plan(f: Fields, d: int, method: str) -> Plan:
     return plan
 
 
+def _check_readable(f: Fields, plan: Plan) -> None:
+    """Complain about features whose Gram matrix has no eigenvalues to read a density with."""
+    size = float(plan.measure.gram(plan.features).abs().max())
+    f.require(0 < size < MAX_COEFFICIENT, "plan", "has features beyond measure")
+
+
 def _take_sums(model: QAFFDE) -> dict[str, Any]:
     # None where the density was not read from the sums yet.
     return _learned("plan", "sums")(model) | {"density": vars(model)["_density"]}
@@ -128,7 +134,11 @@ def _take_sums(model: QAFFDE) -> dict[str, Any]:
 def _restore_sums(model: QAFFDE, f: Fields, d: int) -> None:
     plan, sums = _plan(f, d, "closed_form"), f.item("sums", Sums)
     f.require(len(sums.rho) == plan.features.n_features, "sums", "have other sizes")
-    model.restore(plan, sums, None if f.get("density") is None else _density(f, d))
+    if f.get("density") is None:
+        _check_readable(f, plan)
+        model.restore(plan, sums)
+    else:
+        model.restore(plan, sums, _density(f, d))
 
 
 def _restore_likelihood(model: QAFFDESGD, f: Fields, d: int) -> None:
@@ -180,7 +190,9 @@ def _restore_classifier(model: QAFFDEClassifier, f: Fields, d: int) -> None:
     f.require(is_trained or plan.n_dims == d, "plan", f"is not of {d} columns")
     f.require(sums is None or tuple(sums.psi.shape) == (C, D), "sums", "have other sizes")
     density = None
-    if f.get("density") is not None or is_trained:
+    if f.get("density") is None and not is_trained:
+        _check_readable(f, plan)
+    else:
         density = f.item("density", ClassDensity)
         fits = density.born.n_classes == C and count_columns(density.coder) == d
         f.require(fits, "density", "has other sizes")

@@ -1,6 +1,7 @@
 """Constants of the search for a plan, in one place."""
 
 from dataclasses import dataclass, fields
+from numbers import Real
 
 from qaffde.parameters import check_count, check_positive, check_share
 
@@ -219,12 +220,12 @@ class SelectionPolicy:
     explained: float = 0.95
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check_like(field.name, getattr(self, field.name), field.default)
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
         check_share("tolerance", self.tolerance, auto=True)
         check_share("class_ridge", self.class_ridge, auto=True)
+        for field in fields(self):
+            _check_like(field.name, getattr(self, field.name), field.default)
 
     def n_features(self, n: int | None, d: int, n_parts: int = 1) -> int:
         """Number of features for n rows (None: rows are still to come) of d columns.
@@ -241,9 +242,12 @@ class SelectionPolicy:
 
 
 def _check_like(name: str, value: object, default: object) -> None:
-    """Reject anything but positive numbers of the kind of the default."""
+    """Reject anything but numbers of the kind of the default; all but one are positive."""
     if isinstance(default, int):
         check_count(name, value)
+    elif name == "averaged_reach":
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ValueError(f"{name}={value!r} must be a number")
     elif isinstance(default, float):
         check_positive(name, value)
     elif isinstance(default, tuple):

@@ -3,10 +3,12 @@
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
+from torch import Tensor
+
 from qaffde.files.fields import Fields
 from qaffde.files.values import RECIPES, Recipe, attributes
 from qaffde.nn import BaseMeasure, FourierFeatures
-from qaffde.nn.recipes import n_columns
+from qaffde.nn.recipes import MAX_COEFFICIENT, n_columns
 from qaffde.parameters import check_rank
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.training import ComputeConfig, History, TrainingConfig
@@ -68,7 +70,15 @@ def _trial(f: Fields) -> Trial:
 
 
 def _sums(f: Fields) -> Sums:
-    return Sums(f.tensor("rho", "D", "D"), f.number("weight", 0), f.number("count", 0))
+    least = 1 - 1e-9  # (Σw)² is at least Σw²
+    return Sums(_rho(f, "D", "D"), f.number("weight", 0), f.number("count", least))
+
+
+def _rho(f: Fields, *shape: str) -> Tensor:
+    rho = f.tensor("rho", *shape)
+    trace = float(rho.diagonal(dim1=-2, dim2=-1).sum())
+    f.require(0 < trace < MAX_COEFFICIENT, "rho", "is zero or beyond measure")
+    return rho
 
 
 def _config(kind: Any) -> Recipe:
@@ -83,7 +93,7 @@ def _config(kind: Any) -> Recipe:
 def _class_sums(f: Fields) -> ClassSums:
     weight = f.tensor("weight", "C")
     f.require((weight >= 0).all() and weight.sum() > 0, "weight", "must not be negative")
-    return ClassSums(f.tensor("rho", "C", "D", "D"), f.tensor("psi", "C", "D"), weight)
+    return ClassSums(_rho(f, "C", "D", "D"), f.tensor("psi", "C", "D"), weight)
 
 
 def _history(f: Fields) -> History:
