@@ -24,7 +24,7 @@ from qaffde import QAFFDE
 from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
 from qaffde.selection import ModelSpec
-from qaffde.selection.solve import read, sum_part
+from qaffde.selection.solver import read, sum_part
 from qaffde.selection.summary import SAMPLE_ROWS, accept
 from qaffde.streams import chunks
 from qaffde.training.config import DOUBLE

@@ -28,5 +28,5 @@ def legendre():
 @pytest.fixture
 def short_search(monkeypatch):
     """Candidates of QAFFDESGD are trained for fewer iterations, unless a policy says otherwise."""
-    module = import_module("qaffde.selection.select")  # the package has a function of that name
+    module = import_module("qaffde.selection.selector")
     monkeypatch.setattr(module, "DEFAULT_POLICY", SelectionPolicy(judge_iterations=10))

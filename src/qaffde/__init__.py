@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     )
     from qaffde.files import FileError, load, save
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
-    from qaffde.selection.select import select
-    from qaffde.selection.solve import solve
+    from qaffde.selection.selector import select
+    from qaffde.selection.solver import solve
     from qaffde.training import ComputeConfig, TrainingConfig
 
 __all__ = [

@@ -14,7 +14,7 @@ from qaffde.estimators.base import DensityEstimator
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_count, check_share, generator_from
 from qaffde.selection.plan import in_data_units
-from qaffde.selection.select import units
+from qaffde.selection.selector import units
 from qaffde.selection.summary import Moments
 from qaffde.training import (
     History,

@@ -13,7 +13,7 @@ from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
 from qaffde.selection.bandwidth import held_out_kde, scott, silverman
 from qaffde.selection.base_measure import fit_mixture
-from qaffde.selection.select import units
+from qaffde.selection.selector import units
 from qaffde.selection.summary import Moments
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count

@@ -17,16 +17,16 @@ from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn.class_density import ClassDensity, ImageCoder
 from qaffde.parameters import check_kind, check_priors, generator_from
-from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
-from qaffde.selection.plan import Plan, check_plan
-from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.solve_classes import (
+from qaffde.selection.class_solver import (
     encode_some,
     image_coder,
     read_classes,
     sum_classes,
     train_classes,
 )
+from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
+from qaffde.selection.plan import Plan, check_plan
+from qaffde.selection.policy import SelectionPolicy
 from qaffde.training import History, TrainingConfig
 from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.config import DOUBLE

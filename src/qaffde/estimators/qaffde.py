@@ -13,7 +13,7 @@ from qaffde.nn import Density, find_born
 from qaffde.parameters import check_inside, check_kind, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select, sum_rows
 from qaffde.selection.plan import check_plan
-from qaffde.selection.solve import read
+from qaffde.selection.solver import read
 from qaffde.streams import Chunks
 from qaffde.training.closed_form import Sums
 from qaffde.training.config import ComputeConfig

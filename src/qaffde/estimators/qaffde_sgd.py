@@ -30,8 +30,8 @@ from qaffde.nn import (
 from qaffde.parameters import check_inside, check_kind, check_positive, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
 from qaffde.selection.plan import check_plan
-from qaffde.selection.select import units
-from qaffde.selection.solve import maximize, maximized_state, relative_weight
+from qaffde.selection.selector import units
+from qaffde.selection.solver import maximize, maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, fit_shear, hold_out

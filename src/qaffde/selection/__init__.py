@@ -3,8 +3,8 @@
 from qaffde.selection.classes import ClassSpec, select_classes
 from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.select import select
-from qaffde.selection.solve import solve, sum_rows
+from qaffde.selection.selector import select
+from qaffde.selection.solver import solve, sum_rows
 from qaffde.selection.summary import Moments, Source, Summary, summarize
 
 __all__ = [

@@ -19,7 +19,7 @@ from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.plan import Choice, Plan, Trial, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Search, Split
-from qaffde.selection.select import search_context
+from qaffde.selection.selector import search_context
 from qaffde.selection.summary import Moments
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.class_likelihood import LOSSES
