@@ -20,7 +20,7 @@ PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
 STEPS = 600
-NOT_API = {"qaffde.cli", "qaffde.demo"}  # commands, not modules to import
+NOT_API = {"qaffde.cli", "qaffde.demo", "qaffde.parameters"}  # commands, and checks inside
 
 
 @pytest.fixture(autouse=True)

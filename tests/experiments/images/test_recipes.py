@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from experiments.__main__ import app
 from experiments.images import recipes
 
-RUN = ["recipe", "digits", "qaffde", "n_features=60", "bandwidth=2.0", "measurement='coherent'"]
+RUN = ["recipe", "digits", "qaffde", "n_features=60", "bandwidth=2.0", "ridge=1e-4"]
 
 
 def command(arguments):
@@ -27,7 +27,7 @@ def path(tmp_path_factory):
 
 def test_a_row_says_what_was_tried_and_what_came_of_it(path):
     [row] = recipes.read_rows(path)
-    assert row["recipe"] == {"n_features": 60, "bandwidth": 2.0, "measurement": "coherent"}
+    assert row["recipe"] == {"n_features": 60, "bandwidth": 2.0, "ridge": 1e-4}
     assert (row["status"], row["n_train"], row["n_judges"]) == ("complete", 959, 239)
     assert 0.5 < row["metrics"]["accuracy"] <= 1
     assert {"revision", "versions", "fit_cpu_seconds"} <= row.keys()
