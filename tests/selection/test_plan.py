@@ -35,7 +35,8 @@ SHORT = {"training": TrainingConfig(max_iter=10), "policy": SelectionPolicy(judg
 MAKE = {
     "closed_form": lambda **options: QAFFDE(**{"n_features": 40, "random_state": 0} | options),
     "likelihood": lambda **options: QAFFDESGD(
-        **{"n_features": 40, "base_measure": "gaussian", "random_state": 0} | SHORT | options
+        time_limit=None,
+        **{"n_features": 40, "base_measure": "gaussian", "random_state": 0} | SHORT | options,
     ),
 }
 OTHER = {"closed_form": "likelihood", "likelihood": "closed_form"}
