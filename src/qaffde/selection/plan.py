@@ -347,10 +347,6 @@ class Plan:
         covariance = self.background_spread**2 * torch.eye(self.n_dims, dtype=torch.float64)
         return DefensiveDensity(born, background_weight(self.background, count), zero, covariance)
 
-    def without_trials(self) -> "Plan":
-        """The plan without the record of its search."""
-        return replace(self, trials=())
-
     def __repr__(self) -> str:
         n = self.features.n_features
         return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
