@@ -8,6 +8,7 @@ EXTRAS := cli,data,distributed,files,flows,lint,onnx,plot,search,test
 DOCS_STAMP := $(VENV)/.installed-docs
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH := build/bench
+FAULTS ?= small
 SPHINX_ARGS ?=
 # Candidates, best first: the first that runs and is new enough makes the environment. PYTHON=… overrides.
 PYTHON ?= python3.11 python3 python3.12 python3.13 python3.14 python
@@ -20,16 +21,20 @@ export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench docs constraints install clean
+.PHONY: help demo test lint format faults bench docs constraints install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## fit, score and sample a small example
-	@$(BIN)/python -m qaffde.demo
+	@$(BIN)/python -m qaffde.cli demo
 
-test: $(STAMP) ## run the tests on all cores, coverage shown (PYTEST_ARGS='-m "not slow"' for the quick ones)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov $(PYTEST_ARGS)
+test: $(STAMP) ## run the tests on all cores (PYTEST_ARGS=--cov shows coverage, PYTEST_ARGS='-m "not slow"' the quick ones)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+faults: $(STAMP) ## bad inputs, damaged files, kills, full disks, hostile requests (FAULTS=large for 50,000 and 1,000 kills)
+	@mkdir -p build
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.faults run --budget $(FAULTS) --out build/faults.jsonl
 
 lint: $(STAMP) ## ruff (rules and format), mypy, and imports that point one way
 	@$(BIN)/ruff check .

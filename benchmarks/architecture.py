@@ -115,6 +115,7 @@ def main() -> None:
     import zuko
 
     import qaffde
+    from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier
     from qaffde.streams import chunks
 
     packages = (qaffde, zuko)
@@ -141,11 +142,9 @@ def main() -> None:
         loss.backward()
 
     fits = {
-        "QAFFDE().fit": lambda: qaffde.QAFFDE(random_state=0).fit(X),
-        "QAFFDESGD().fit": lambda: qaffde.QAFFDESGD(random_state=0).fit(X),
-        "QAFFDEClassifier().fit": lambda: qaffde.QAFFDEClassifier(random_state=0).fit(
-            X, X[:, 0] > 0
-        ),
+        "QAFFDE().fit": lambda: QAFFDE(random_state=0).fit(X),
+        "QAFFDESGD().fit": lambda: QAFFDESGD(random_state=0).fit(X),
+        "QAFFDEClassifier().fit": lambda: QAFFDEClassifier(random_state=0).fit(X, X[:, 0] > 0),
     }
     step()
     for name, work in fits.items():
@@ -155,7 +154,7 @@ def main() -> None:
     def walk() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "model.safetensors")
-            qaffde.QAFFDE(random_state=0).fit(chunks([X[:200], X[200:]])).save(path)
+            QAFFDE(random_state=0).fit(chunks([X[:200], X[200:]])).save(path)
             qaffde.load(path).score_samples(X)
 
     row("chunks → fit → file → scores", pair(entered(walk, qaffde)), "")

@@ -23,11 +23,10 @@ from experiments.rows import Row, provenance
 from qaffde import QAFFDE
 from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
+from qaffde.parameters import DOUBLE
 from qaffde.selection import ModelSpec
-from qaffde.selection.solver import read, sum_part
 from qaffde.selection.summary import SAMPLE_ROWS, accept
 from qaffde.streams import chunks
-from qaffde.training.config import DOUBLE
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}
 """Two numbers of rows, for each number of columns."""
@@ -63,7 +62,7 @@ def density_matrix(d: int, n_features: int) -> Iterator[Row]:
     """The pass over rows, the sum of two of its results, and the reading of the last."""
     model = QAFFDE(n_features, 0.5, bounds=(-10, 10), rank=100, random_state=0)
     model.fit(_draw(1000, d))
-    plan, task = model.plan_, partial(sum_part, model.plan_, DOUBLE)
+    plan, task = model.plan_, partial(model.plan_.sums, DOUBLE)
     given = {
         "d": d,
         "n_features": n_features,
@@ -74,7 +73,7 @@ def density_matrix(d: int, n_features: int) -> Iterator[Row]:
     part = on_part(task, _draw(1000, d), None, 0, None)
     seconds = median(_seconds(lambda: part + part) for _ in range(REPETITIONS))
     yield {"what": "add", **given, "seconds": seconds, "bytes": len(dumps(part))}
-    yield {"what": "read", **given, "seconds": _seconds(lambda: read(plan, part))}
+    yield {"what": "read", **given, "seconds": _seconds(lambda: plan.read(part))}
 
 
 def work(W: torch.Tensor, d: int) -> Row:

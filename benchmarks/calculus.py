@@ -21,7 +21,7 @@ from benchmarks.overhead import Cases, interleave
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
 from qaffde import QAFFDE
-from qaffde.targets import PLANAR, get_target
+from qaffde.targets import PLANAR, get_target, random_gmm
 
 ROWS = ROOT / "benchmarks/results/calculus.jsonl"
 PAGE = ROOT / "docs/calculus.md"
@@ -123,7 +123,7 @@ def compare_filling(sizes: Sizes) -> Iterator[Row]:
 
 def fitted(sizes: Sizes, d: int, **options: object) -> QAFFDE:
     """Model of a random mixture of Gaussians in d columns, by a rule instead of a search."""
-    X = get_target("random_gmm", n_dims=d, scale=0.2).sample(sizes.n_train, random_state=0)
+    X = random_gmm(d, scale=0.2).sample(sizes.n_train, random_state=0)
     settings = {"bandwidth": "scott", "base_measure": "mixture", "random_state": 0, **options}
     return QAFFDE(sizes.n_features, **settings).fit(X)
 

@@ -86,13 +86,20 @@ def states(explorer: Explorer) -> dict[str, list[dict[str, Any]]]:
     return sequences
 
 
+class Connection(http.client.HTTPConnection):
+    """Connection that knows the token of the server."""
+
+    prefix: str
+
+
 @contextmanager
-def serving(explorer: Explorer) -> Iterator[http.client.HTTPConnection]:
+def serving(explorer: Explorer) -> Iterator[Connection]:
     """A server in a thread, and a connection to it."""
     with ExplorerServer(explorer, {}) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+        connection = Connection("127.0.0.1", server.server_port)
+        connection.prefix = server.prefix
         try:
             yield connection
         finally:
@@ -101,10 +108,12 @@ def serving(explorer: Explorer) -> Iterator[http.client.HTTPConnection]:
             thread.join()
 
 
-def ask(connection: http.client.HTTPConnection, state: dict[str, Any]) -> dict[str, Any]:
+def ask(connection: Connection, state: dict[str, Any]) -> dict[str, Any]:
     """One answer, decoded as the page does."""
     body = json.dumps(state)
-    connection.request("POST", "/api/picture", body, {"Content-Type": "application/json"})
+    connection.request(
+        "POST", connection.prefix + "api/picture", body, {"Content-Type": "application/json"}
+    )
     response = connection.getresponse()
     answer = json.loads(response.read())
     if response.status != 200:

@@ -6,7 +6,7 @@ and sum. Call: the same for one row, and its time itself. Epoch: one of gradient
 density matrix against its products, their gradients, and Adam. Ours and theirs run in turn,
 repetition by repetition, so that whatever else the machine does meets both; medians are compared.
 
-Frequencies of two columns lie on a lattice, which :mod:`qaffde.functional.lattice` makes use of:
+Frequencies of two columns lie on a lattice, which :mod:`qaffde.functional.fourier` makes use of:
 there the library is quicker than the bare products, and ratios are below one.
 """
 

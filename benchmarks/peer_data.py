@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qaffde.baselines.classical import KernelSum
 from qaffde.selection.bandwidth import scott
-from qaffde.targets import get_target
+from qaffde.targets import random_gmm
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Cell:
 
 def prepare(cell: Cell, folder: Path) -> None:
     """Write rows, queries, exact log-densities at the first of them, and true ones at all."""
-    target = get_target("random_gmm", n_dims=cell.d, scale=SCALE, random_state=cell.seed)
+    target = random_gmm(cell.d, scale=SCALE, random_state=cell.seed)
     X = target.sample(cell.n, random_state=np.random.default_rng([cell.seed, 1]))
     Q = target.sample(cell.n_queries, random_state=np.random.default_rng([cell.seed, 2]))
     mean, L = X.mean(0), np.linalg.cholesky(np.cov(X.T))

@@ -19,7 +19,7 @@ from qaffde import QAFFDEClassifier
 
 COLORS = ("#0072B2", "#D55E00")
 X, y = make_moons(800, noise=0.2, random_state=0)
-model = QAFFDEClassifier(objective="generative", random_state=0).fit(X, y)
+model = QAFFDEClassifier(method="generative", random_state=0).fit(X, y)
 
 # %%
 # ``predict_proba`` is the posterior, ``log_density`` the log-density under each class. A class is

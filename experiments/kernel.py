@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -18,7 +19,7 @@ from experiments.cells import Cell, Ledger, Measured, identity
 from experiments.config import KernelBudget, KernelConfig
 from experiments.rows import Row, provenance
 from qaffde.nn import FourierFeatures
-from qaffde.training import AdaptiveConfig, fit_adaptive_features, pair_kernel, random_pairs
+from qaffde.training.adaptive import fit_adaptive_features, pair_kernel, random_pairs
 
 CENTRE = 2.0
 """Of the data, and of the kernel in the left panel."""
@@ -83,18 +84,18 @@ class KernelCell(Cell):
     def run(self, ledger: Ledger) -> Iterator[Measured]:
         """Measure what is not done, each row as soon as it is there."""
         b = self.budget
-        config = AdaptiveConfig(
-            n_epochs=b.n_epochs,
-            n_pairs=b.n_pairs,
-            batch_size=b.batch_size,
-            learning_rate=b.learning_rate,
-        )
+        training = {
+            "n_epochs": b.n_epochs,
+            "n_pairs": b.n_pairs,
+            "batch_size": b.batch_size,
+            "learning_rate": b.learning_rate,
+        }
         for D in b.n_features:
             name, shown = self.identity(D), (D, self.seed) == (SHOWN_FEATURES, b.seeds[0])
             with ledger.claim(name) as known:
                 if known is None:
                     place = {"id": name, "experiment": "kernel", "budget": self.budget_name}
-                    yield Measured(place | measure(self.kind, D, self.seed, config, shown=shown))
+                    yield Measured(place | measure(self.kind, D, self.seed, training, shown=shown))
 
 
 def kernel_cells(
@@ -119,14 +120,14 @@ def kernel_cells(
 
 
 def measure(
-    kind: str, n_features: int, seed: int, config: AdaptiveConfig, *, shown: bool = False
+    kind: str, n_features: int, seed: int, training: dict[str, Any], *, shown: bool = False
 ) -> Row:
     """Row of one approximation: its error on held-out pairs and, if shown, its curve."""
     generator = torch.Generator().manual_seed(seed)
     train, test = _draw_data(N_TRAIN, generator), _draw_data(N_TEST, generator)
     pairs = random_pairs(test, N_TEST_PAIRS, generator)
     start = time.perf_counter()
-    features = _find_features(KINDS[kind], n_features, train, config, generator)
+    features = _find_features(KINDS[kind], n_features, train, training, generator)
     seconds = time.perf_counter() - start
     error = _approximate(KINDS[kind], features, pairs) - pair_kernel(pairs, BANDWIDTH)
     row: Row = {
@@ -138,7 +139,7 @@ def measure(
         "fit_seconds": round(seconds, 3),
         "bandwidth": BANDWIDTH.item(),
         "n_train": N_TRAIN,
-        "training": asdict(config) if KINDS[kind].adaptive else None,
+        "training": training if KINDS[kind].adaptive else None,
         **provenance(),
     }
     return row | {"curve": _curve(KINDS[kind], features)} if shown else row
@@ -163,7 +164,7 @@ def _draw_data(n: int, generator: Generator) -> Tensor:
 
 
 def _find_features(
-    kind: Kind, n_features: int, X: Tensor, config: AdaptiveConfig, generator: Generator
+    kind: Kind, n_features: int, X: Tensor, training: dict[str, Any], generator: Generator
 ) -> FourierFeatures:
     # Frequencies for h give k(h√2), whose square is k(h): what is not squared needs h/√2.
     h = BANDWIDTH if kind.squared else BANDWIDTH / math.sqrt(2)
@@ -171,7 +172,7 @@ def _find_features(
     if not kind.adaptive:
         return features
     return fit_adaptive_features(
-        features, X, BANDWIDTH, squared=kind.squared, config=config, generator=generator
+        features, X, BANDWIDTH, squared=kind.squared, generator=generator, **training
     )
 
 

@@ -7,16 +7,22 @@ those behind a shear, whose codes have other bandwidths than the rows.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from experiments.models.flat import flat_parameters, from_flat
+from experiments.models.made import MADE
+from experiments.models.planar import Planar
+from experiments.models.predecessors import IAF, dmkde
 from experiments.models.roundtrip import RoundTrip
+from experiments.models.shear import ShearedSGD
 from experiments.spaces import SPACES, Choice, Space
-from qaffde import QAFFDE, QAFFDESGD
-from qaffde.baselines import BASELINES
+from qaffde import QAFFDE
+from qaffde.baselines import BASELINES, TrainedEstimator
 from qaffde.plot.style import DENSITY, SECOND
 from qaffde.selection import SelectionPolicy
 
@@ -142,13 +148,21 @@ class Method:
 _SHEAR = Choice(("shear",), why="what bends is straightened; the rest is as untuned as before")
 _FITTED = ("bandwidth", "base_measure", "rank", "n_fourier_features")
 
-LABORATORY: dict[str, Callable[..., BaseEstimator]] = {"roundtrip": RoundTrip}
+LABORATORY: dict[str, Callable[..., BaseEstimator]] = {
+    "made": MADE,
+    "iaf": IAF,
+    "planar": Planar,
+    "roundtrip": RoundTrip,
+    "dmkde": dmkde,
+}
 """Methods that only experiments have, beside those of `qaffde.baselines`."""
 
 
 def _baseline(name: str, label: str, colour: str, marker: str, **options: Any) -> Method:
     kind = "classical" if name in ("kde", "gmm", "dmkde") else "neural"
     make = (BASELINES | LABORATORY)[name]
+    if isinstance(make, type) and issubclass(make, TrainedEstimator):
+        make = partial(from_flat, make)
     return Method(label, kind, make, SPACES[name], colour, marker, **options)
 
 
@@ -166,13 +180,13 @@ METHODS: dict[str, Method] = {
     "qaffde_sgd": Method(
         "QAFFDE-SGD",
         "ours",
-        QAFFDESGD,
+        ShearedSGD,
         SPACES["qaffde_sgd"],
         SECOND,
         "s",
         around_default,
         attributes=(*_FITTED, "ridge"),
-        also=({"encoder": _SHEAR},),
+        also=({"transformation": _SHEAR},),
     ),
     "made": _baseline("made", "MADE", "#009E73", "^"),
     "maf": _baseline("maf", "MAF", "#56B4E9", "v"),
@@ -213,7 +227,9 @@ def find_method(name: str) -> Method:
 
 def check_parameters(name: str, parameters: Mapping[str, Any], where: str) -> None:
     """Reject parameters that the estimator of a method does not have."""
-    known = find_method(name).make().get_params()
+    model = find_method(name).make()
+    is_trained = isinstance(model, TrainedEstimator)
+    known = flat_parameters(model) if is_trained else model.get_params()
     for parameter in parameters:
         if parameter not in known:
             raise ValueError(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from qaffde.targets import PLANAR, RandomGMM, Target, get_target
+from qaffde.targets import PLANAR, Target, get_target, random_gmm
 from qaffde.targets.base import FloatArray
 
 _MIXTURE = re.compile(r"random_gmm\((\d+), ([\d.]+)\)")
@@ -26,7 +26,7 @@ def find_target(name: str) -> Target:
             f"unknown set {name!r}; choose one of {', '.join(PLANAR)}, or a mixture such as "
             "'random_gmm(5, 0.2)', its columns and its scale"
         )
-    return RandomGMM(int(match[1]), float(match[2]))
+    return random_gmm(int(match[1]), float(match[2]))
 
 
 def dims_and_scale(name: str) -> tuple[int, float]:

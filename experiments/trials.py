@@ -12,6 +12,7 @@ from experiments.attempts import Times, attempt
 from experiments.cells import Ledger, Measured
 from experiments.config import DensityBudget
 from experiments.methods import Method, Parameters, Reference, find_method
+from experiments.models.flat import flat_parameters
 from experiments.pictures import TRUTH, picture, picture_box, truth_picture
 from experiments.rows import Row
 from experiments.search import Search, import_optuna
@@ -264,4 +265,6 @@ def _plain(budget: DensityBudget) -> Row:
 
 
 def _plain_parameters(model: BaseEstimator) -> Row:
-    return {name: _value(value) for name, value in model.get_params().items()}
+    is_trained = isinstance(model, TrainedEstimator)
+    given = flat_parameters(model) if is_trained else model.get_params()
+    return {name: _value(value) for name, value in given.items()}

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pandas as pd
-from torch.distributions import ExpTransform
 
 from qaffde import (
     QAFFDE,
@@ -16,11 +15,9 @@ from qaffde import (
     SelectionPolicy,
     TrainingConfig,
 )
-from qaffde.baselines import dmkde
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
-BENT = np.column_stack([X[:, 0] + X[:, 1] ** 2, X[:, 1]])
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
 CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
 CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
@@ -43,12 +40,7 @@ MODELS = {
     ).fit(X),
     "QAFFDESGD box": lambda: QAFFDESGD(**CONVEX, base_measure="box").fit(X),
     "QAFFDESGD mixture": lambda: QAFFDESGD(**CONVEX, base_measure=2).fit(FRAME),
-    "QAFFDESGD encoder": lambda: QAFFDESGD(
-        **CONVEX, base_measure="gaussian", encoder=ExpTransform().inv
-    ).fit(np.exp(X)),
-    "QAFFDESGD shear": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian", encoder="shear").fit(
-        BENT
-    ),
+    "QAFFDESGD gaussian": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian").fit(X),
     "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, base_measure="kernel").fit(X),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
@@ -64,7 +56,9 @@ MODELS = {
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
     "conditional": lambda: fitted("QAFFDE mixture").condition({0: 1.0}),
-    "dmkde": lambda: dmkde(**CLOSED).fit(X),
+    "QAFFDE kernel": lambda: QAFFDE(
+        **CLOSED, features="random", base_measure="kernel", measurement="direct"
+    ).fit(X),
 }
 """Names of models, and how each is fitted."""
 
@@ -76,10 +70,6 @@ def fitted(name):
 
 def rows_for(model):
     """Rows that the model can score."""
-    if getattr(model, "encoder", None) == "shear":
-        return BENT
-    if getattr(model, "encoder", None) is not None:
-        return np.exp(X)
     names = getattr(model, "feature_names_in_", None)
     return X[:, : model.n_features_in_] if names is None else FRAME[list(names)]
 

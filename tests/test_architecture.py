@@ -15,7 +15,7 @@ OURS = [
     qaffde.QAFFDEOutlierDetector,
     qaffde.FourierFeatures,
 ]
-RIVALS = [getattr(baselines, name) for name in ("GMM", "KDE", "MADE", "MAF", "NSF", "Planar")]
+RIVALS = [getattr(baselines, name) for name in ("GMM", "KDE", "MAF", "NSF")]
 FEATURES = {"n_features", "bandwidth", "features"}
 """Of the transformer, whose features are not for a density: it has defaults of its own."""
 

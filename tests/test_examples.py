@@ -3,6 +3,7 @@
 The tutorials run when the pages are built, which CI does (`make docs`).
 """
 
+import json
 import pkgutil
 import runpy
 import sys
@@ -12,21 +13,21 @@ from pathlib import Path
 import pytest
 
 import qaffde
-from qaffde import baselines, demo
+from qaffde import TrainingConfig, baselines
 
 pytest.importorskip("matplotlib")
+pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
+
+from typer.testing import CliRunner
+
+from qaffde.cli import demo
+from qaffde.cli.app import app
 
 PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
 STEPS = 600
-NOT_API = {"qaffde.cli", "qaffde.demo", "qaffde.parameters"}  # commands, and checks inside
-
-
-@pytest.fixture(autouse=True)
-def little_time(monkeypatch):
-    """Methods that train as long as they are given get a second."""
-    monkeypatch.setattr(demo, "SECONDS", 1.0)
+NOT_API = {"qaffde.cli", "qaffde.extras", "qaffde.parameters"}  # commands, and checks inside
 
 
 def run(main, picture, capsys, *arguments):
@@ -46,28 +47,31 @@ def picture(name):
 
 
 @pytest.mark.parametrize("target", ["swiss_roll", "potential_2"])
-def test_demo(tmp_path, capsys, monkeypatch, target):
+def test_demo(tmp_path, monkeypatch, target):
     """By steps in place of the clock: figures do not depend on how busy the machine is."""
     monkeypatch.setattr(demo, "SECONDS", None)
-    monkeypatch.setattr(baselines, "NSF", partial(baselines.NSF, max_steps=STEPS))
-    lines = run(demo.main, tmp_path / "new" / "demo.png", capsys, "--target", target)
-    rows = {" ".join(line[:-6]): line[-6:] for line in lines[-2 - len(demo.METHODS) : -1]}
-    assert list(rows) == ["truth", *demo.METHODS]
-    assert rows["truth"][0] == "-"
-    assert rows["truth"][2:5] == ["1.0000", "0.00000", "0.0000"]
-    for name, row in rows.items():
-        assert float(row[-1]) == pytest.approx(1, abs=0.02), name
-    for name in demo.METHODS:
-        assert 0 < float(rows[name][3]), name  # MAE
-        assert 0.3 < float(rows[name][2]) < 1, name  # Spearman
+    nsf = partial(baselines.NSF, training=TrainingConfig(max_steps=STEPS))
+    monkeypatch.setitem(baselines.BASELINES, "nsf", nsf)
+    arguments = ["demo", "--target", target, "--rows", N_ROWS, "-o", str(tmp_path / "demo.png")]
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["methods"]
+    assert list(found) == ["truth", "qaffde", "qaffde-sgd", "kde", "nsf"]
+    truth = found.pop("truth")
+    assert (truth["fit_s"], truth["mean_absolute_error"], truth["excess_nll"]) == (None, 0, 0)
+    assert truth["spearman"] == pytest.approx(1)
+    assert truth["mass"] == pytest.approx(1, abs=0.02)
+    for name, figures in found.items():
+        assert figures["mass"] == pytest.approx(1, abs=0.02), name
+        assert figures["mean_absolute_error"] > 0, name
+        assert 0.3 < figures["spearman"] < 1, name
+    assert (tmp_path / "demo.png").read_bytes()[:8] == PNG
 
 
-def test_demo_without_matplotlib_still_prints_the_table(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    demo.main(["--n", N_ROWS, "--out", str(tmp_path / "demo.png")])
-    printed = capsys.readouterr().out
-    assert "QAFFDE  " in printed
-    assert "pip install 'qaffde[plot]'" in printed
+def test_demo_without_matplotlib_still_prints_the_table(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    arguments = ["demo", "--rows", N_ROWS, "--methods", "kde", "-o", str(tmp_path / "demo.png")]
+    found = CliRunner().invoke(app, arguments)
+    assert "kde  " in found.stdout
+    assert "pip install 'qaffde[plot]'" in found.stderr
     assert not (tmp_path / "demo.png").exists()
 
 

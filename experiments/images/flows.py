@@ -18,8 +18,8 @@ from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
 from qaffde.parameters import check_count, check_share, generator_from
-from qaffde.training import History, hold_out, train
-from qaffde.training.noise import seeded
+from qaffde.training import History, hold_out
+from qaffde.training.noise import Noise
 
 MAX_HELD_OUT = 500
 """Images to stop by: each is scored as many times as there are draws."""
@@ -138,21 +138,18 @@ class ImageFlowClassifier(BayesImageClassifier):
         self._check_parameters()
         flow = clone(MAF() if self.flow is None else self.flow)
         config = flow.set_params(random_state=self.random_state)._config()
-        chosen, held_out = hold_out(len(y), flow.validation_fraction, generator)
-        held_out = held_out[:MAX_HELD_OUT]
+        share = config.validation_fraction
+        chosen, held_out = hold_out(len(y), share, generator, most=MAX_HELD_OUT)
         scales = pixel_scales(levels[chosen], y[chosen], n_classes, self.alpha, generator)
-        with seeded(generator):
+        with Noise(generator):
             inner = class_flow(flow, levels.shape[1], n_classes, shared=self.shared)
         density = PixelDensity(inner, *scales, self.alpha, self.n_draws, generator).float()
-        history = train(
+        history = flow.train_module(
             density,
             pixel_loss,
             (levels[chosen], y[chosen]),
             (levels[held_out], y[held_out]) if len(held_out) else None,
-            config,
             generator,
-            checkpoint=flow.checkpoint,
-            report=flow._report(),
         )
         return density.eval().requires_grad_(False), history
 

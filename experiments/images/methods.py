@@ -10,10 +10,12 @@ import torch
 
 from experiments.images.augment import Augment, Augmentation, RandomFlip, RandomShift
 from experiments.images.flows import ImageFlowClassifier
+from experiments.images.lenet import LeNet
 from experiments.images.roundtrip import ImageRoundTrip
+from experiments.models.flat import ADAM, from_flat
+from experiments.models.made import MADE
 from qaffde import QAFFDEClassifier, SelectionPolicy, TrainingConfig
-from qaffde.baselines import MADE, MAF, RealNVP
-from qaffde.nn import LeNet
+from qaffde.baselines import MAF, RealNVP, TrainedEstimator
 from qaffde.training.checkpoint import Checkpoint, State
 
 Shape = tuple[int, int, int]
@@ -23,17 +25,7 @@ NETWORK = ("n_codes", "dropout", "shift", "flip")
 """Parts of a recipe that the encoder and the augmentation take."""
 PIXELS = ("alpha", "n_draws", "shared")
 """Parts of a recipe that the classifier takes, not its flow."""
-TRAINING = {
-    "max_steps": "max_steps",
-    "batch_size": "batch_size",
-    "learning_rate": "learning_rate",
-    "weight_decay": "weight_decay",
-    "clip_norm": "clip_norm",
-    "validation_fraction": "validation_fraction",
-    "patience": "patience",
-    "feature_dropout": "dropout",
-    "checkpoint": "checkpoint",
-}
+TRAINING = {name: name for name in ADAM} | {"feature_dropout": "dropout"}
 """Parts of a recipe that our training settings take, and what they call them."""
 POLICY = {"ridge": "class_ridge", "background": "background", "tolerance": "tolerance"}
 """Parts of a recipe that our policy takes, and what it calls them."""
@@ -58,8 +50,6 @@ class ImageMethod:
         Fitted attributes that a row records.
     is_trained : bool
         Whether training takes steps, and so can leave a checkpoint.
-    stage : str
-        What the file of the checkpoint is called after the name that is given.
     """
 
     label: str
@@ -70,11 +60,10 @@ class ImageMethod:
     marker: str = "o"
     attributes: tuple[str, ...] = ()
     is_trained: bool = True
-    stage: str = ""
 
     def peek(self, checkpoint: Path) -> State | None:
         """State that a training which was killed left there."""
-        return Checkpoint(f"{checkpoint}{self.stage}").peek()
+        return Checkpoint(f"{checkpoint}.learning").peek()
 
 
 def classifier(
@@ -118,11 +107,11 @@ def augmentation(shift: int, *, flip: bool) -> Augmentation | None:
     return Augmentation(*parts) if parts else None
 
 
-def _flow(flow: Callable[..., Any]) -> Make:
+def _flow(flow: type[TrainedEstimator]) -> Make:
     def make(recipe: Mapping[str, Any], shape: Shape, seed: int) -> Any:
         own = {name: value for name, value in recipe.items() if name in PIXELS}
         rest = {name: value for name, value in recipe.items() if name not in PIXELS}
-        return ImageFlowClassifier(flow(**rest), **own, random_state=seed)
+        return ImageFlowClassifier(from_flat(flow, **rest), **own, random_state=seed)
 
     return make
 
@@ -150,7 +139,7 @@ def _of(cls: type, *more: str) -> tuple[str, ...]:
 
 
 _OURS = _of(QAFFDEClassifier, *TRAINING, *POLICY)
-_STAGE = ".learning"
+_FLOWS = (*(name for name in ADAM if name != "checkpoint"), *PIXELS)
 _FITTED = ("bandwidth", "n_components", "n_fourier_features", "rank", "measurement", "ridge")
 
 IMAGE_METHODS: dict[str, ImageMethod] = {
@@ -172,7 +161,6 @@ IMAGE_METHODS: dict[str, ImageMethod] = {
         "#0072B2",
         "s",
         _FITTED,
-        stage=_STAGE,
     ),
     "qaffde_sgd_learned": ImageMethod(
         "QAFFDE-SGD, learned features",
@@ -182,7 +170,6 @@ IMAGE_METHODS: dict[str, ImageMethod] = {
         "#56B4E9",
         "D",
         _FITTED,
-        stage=_STAGE,
     ),
     "lenet": ImageMethod(
         "LeNet QAFFDE-SGD",
@@ -192,7 +179,6 @@ IMAGE_METHODS: dict[str, ImageMethod] = {
         "#CC79A7",
         "P",
         _FITTED,
-        stage=_STAGE,
     ),
     "lenet_augmented": ImageMethod(
         "LeNet QAFFDE-SGD, augmented",
@@ -202,13 +188,12 @@ IMAGE_METHODS: dict[str, ImageMethod] = {
         "#A81E6A",
         "X",
         _FITTED,
-        stage=_STAGE,
     ),
-    "made": ImageMethod("MADE", "baseline", _flow(MADE), _of(MADE, *PIXELS), "#009E73", "^"),
+    "made": ImageMethod("MADE", "baseline", _flow(MADE), _of(MADE, *_FLOWS), "#009E73", "^"),
     "realnvp": ImageMethod(
-        "RealNVP", "baseline", _flow(RealNVP), _of(RealNVP, *PIXELS), "#8C6BB1", "v"
+        "RealNVP", "baseline", _flow(RealNVP), _of(RealNVP, *_FLOWS), "#8C6BB1", "v"
     ),
-    "maf": ImageMethod("MAF", "baseline", _flow(MAF), _of(MAF, *PIXELS), "#E69F00", "<"),
+    "maf": ImageMethod("MAF", "baseline", _flow(MAF), _of(MAF, *_FLOWS), "#E69F00", "<"),
     "roundtrip": ImageMethod(
         "RoundTrip (CNN)", "baseline", _roundtrip, _of(ImageRoundTrip), "#44AA99", ">"
     ),

@@ -13,8 +13,8 @@ from experiments.models.roundtrip import RoundTrip, image_shape
 from experiments.models.roundtrip_density import RoundTripDensity
 from experiments.models.roundtrip_networks import Dense, EachClass, Painter, Viewer, carry
 from qaffde.parameters import check_choice, check_count
-from qaffde.training import History, hold_out, train
-from qaffde.training.noise import seeded
+from qaffde.training import History, TrainingConfig, hold_out
+from qaffde.training.noise import Noise
 
 MAX_HELD_OUT = 256
 """Images to choose σ and the best networks by: each costs a Jacobian."""
@@ -143,7 +143,7 @@ class ImageRoundTrip(BayesImageClassifier):
     encoder is not told the class, as in the authors' code, and one z is painted as each class.
     Pixels are centred and scaled by one number each; the density needs no noise: it is that of
     the linearised generator or Laplace's approximation, as of
-    :class:`~qaffde.baselines.RoundTrip`.
+    :class:`~experiments.models.roundtrip.RoundTrip`.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class ImageRoundTrip(BayesImageClassifier):
     cycle_x, cycle_z : float, default=10.0
         Weights of the cycle losses, those of the authors' code.
     max_steps, batch_size, learning_rate, patience, time_limit, checkpoint, verbose, random_state
-        As of :class:`~qaffde.baselines.RoundTrip`.
+        As of :class:`~experiments.models.roundtrip.RoundTrip`.
     """
 
     density_: ImageDensity
@@ -243,25 +243,21 @@ class ImageRoundTrip(BayesImageClassifier):
         config = settings._config()
         shape = image_shape(self.image_shape, levels.shape[1])
         location, scale = pixel_units(levels)
-        with seeded(generator):
+        with Noise(generator):
             density = self._networks(shape, n_classes, pixel_ends(location, scale)).float()
         _lay_out(density, torch.channels_last)  # a quarter off the time of a step
         Z = in_units(levels, location, scale)
         parts = Z, torch.ones(len(y)), one_hot(y, n_classes).float()
         chosen, held_out = hold_out(
-            len(y), settings.validation_fraction, generator, most=MAX_HELD_OUT
+            len(y), config.validation_fraction, generator, most=MAX_HELD_OUT
         )
         judges = tuple(part[held_out] for part in parts) if len(held_out) else None
-        history = train(
+        history = settings.train_module(
             density,
             settings._loss(generator),
             tuple(part[chosen] for part in parts),
             judges if self.early_stopping else None,
-            config,
             generator,
-            make_optimizer=settings._make_optimizer,
-            checkpoint=self.checkpoint,
-            report=settings._report(),
         )
         if judges is not None and not self.early_stopping:
             density.eval().choose_noise(*judges)
@@ -277,12 +273,15 @@ class ImageRoundTrip(BayesImageClassifier):
             integration=self.integration,
             cycle_x=self.cycle_x,
             cycle_z=self.cycle_z,
-            max_steps=self.max_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            patience=self.patience if self.early_stopping else None,
+            training=TrainingConfig(
+                max_steps=self.max_steps,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                clip_norm=None,
+                patience=self.patience if self.early_stopping else None,
+                checkpoint=self.checkpoint,
+            ),
             time_limit=self.time_limit,
-            checkpoint=self.checkpoint,
             verbose=self.verbose,
             random_state=self.random_state,
         )

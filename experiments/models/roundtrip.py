@@ -13,7 +13,7 @@ from experiments.models.roundtrip_density import INTEGRATIONS, RoundTripDensity
 from experiments.models.roundtrip_networks import Dense, Layered, Painter, Viewer
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.parameters import check_choice, check_count
-from qaffde.training import LoopConfig
+from qaffde.training import LoopConfig, TrainingConfig
 from qaffde.training.loop import Loss
 
 MAX_LATENT = 100
@@ -129,17 +129,17 @@ class RoundTrip(TrainedEstimator):
     cycle_x, cycle_z : float, default=1.0
         Weights α and β of the cycle losses. The authors' code has 10, with which generators of
         this size had not found the modes of star_eight after 1700 steps, in one run.
-    batch_size : int or None, default=256
-    learning_rate : float, default=1e-3
-    clip_norm : float or None, default=None
-    **training
-        Parameters of :class:`qaffde.baselines.base.TrainedEstimator`.
+    training, time_limit, verbose, random_state
+        As in :class:`qaffde.baselines.TrainedEstimator`.
 
     References
     ----------
     Liu, Xu, Jiang and Wong, "Density estimation using deep generative neural networks", PNAS 2021.
     """
 
+    default_training = TrainingConfig(
+        max_steps=8000, batch_size=256, learning_rate=1e-3, clip_norm=None, patience=20
+    )
     _make_optimizer = staticmethod(adversarial_adam)
     _max_held_out = MAX_HELD_OUT  # within one batch of the loop, for one σ
 
@@ -155,13 +155,13 @@ class RoundTrip(TrainedEstimator):
         n_draws: int = 100,
         cycle_x: float = 1.0,
         cycle_z: float = 1.0,
-        batch_size: int | None = 256,
-        learning_rate: float = 1e-3,
-        clip_norm: float | None = None,
-        **training: Any,
+        training: TrainingConfig | None = None,
+        time_limit: float | None = None,
+        verbose: bool = False,
+        random_state: Any = None,
     ) -> None:
         super().__init__(
-            batch_size=batch_size, learning_rate=learning_rate, clip_norm=clip_norm, **training
+            training=training, time_limit=time_limit, verbose=verbose, random_state=random_state
         )
         self.n_latent = n_latent
         self.hidden_size = hidden_size

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEClassifier,
         QAFFDEOutlierDetector,
-        export_onnx,
     )
     from qaffde.files import FileError, load, save
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
@@ -33,7 +32,6 @@ __all__ = [
     "SelectionPolicy",
     "TrainingConfig",
     "__version__",
-    "export_onnx",
     "load",
     "save",
     "select",

@@ -1,16 +1,26 @@
-"""Checks of what users pass as parameters, with messages that say what to do."""
+"""Checks of what users pass, with messages that say what to do, and guards of public methods."""
 
 import math
-from collections.abc import Iterable, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import wraps
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from threading import Lock
+from types import FunctionType
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from torch import Tensor
+from threadpoolctl import threadpool_info, threadpool_limits
+from torch import Tensor, nn
 
 Seed = int | RandomState | None
 
@@ -80,6 +90,12 @@ def check_share(name: str, value: object, *, auto: bool = False, whole: bool = F
     raise ValueError(f"{name}={value!r} must be a number in {interval}{also}")
 
 
+def check_sum(weight: NDArray[np.float64]) -> None:
+    """Reject weights whose sum overflows."""
+    if weight.mean(dtype=np.longdouble) * len(weight) > np.finfo(np.float64).max:
+        raise ValueError("the sum of sample_weight overflows; divide the weights by a number")
+
+
 def check_positive(name: str, value: object, *, optional: bool = False) -> None:
     """Reject anything but a positive number (or None)."""
     if optional and value is None:
@@ -115,6 +131,10 @@ def check_lattice(features: str, n_dims: int) -> None:
         )
 
 
+MAX_BANDWIDTH = 1e150
+"""Beyond it, its square is infinite."""
+
+
 def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | None:
     """Bandwidths of shape (d,) if they are numbers, None if a rule is named.
 
@@ -134,13 +154,14 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
         isinstance(value, bool)
         or h.ndim > 1
         or h.size not in (1, n_dims)
-        or not (np.isfinite(h) & (h > 0)).all()
+        or not ((h >= 1 / MAX_BANDWIDTH) & (h <= MAX_BANDWIDTH)).all()
     ):
         raise ValueError(
             f"bandwidth={value!r} must be one of {', '.join(rules)}, a positive number, "
-            f"or one positive number for each of the {n_dims} columns"
+            f"or one positive number for each of the {n_dims} columns, between "
+            f"{1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}"
         )
-    return torch.as_tensor(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
+    return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
 
 
 def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
@@ -219,3 +240,231 @@ def _is_auto(value: object) -> bool:
 
 def _is_number(value: object, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool)
+
+
+Module = TypeVar("Module", bound=nn.Module)
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+BLOCK_BYTES = 2**23
+"""Of the largest array of a block of rows: about what the caches of a core hold."""
+MIN_ROWS, MAX_ROWS = 16, 8192
+MEMORY_SHARE = 16
+"""A block's largest array takes at most one part in so many of the memory that is left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComputeConfig:
+    """Precision, device and number of rows that are computed at once.
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of features and of `score_samples`. Single precision is about twice as fast and
+        takes digits from small densities. Sums over rows and Gram matrices are in float64 anyway,
+        and likelihoods are maximized in float32, which is all that they need.
+    device : str, default="cpu"
+        Where rows are summed, likelihoods maximized and rows scored; fitted tensors stay on the
+        CPU.
+    batch_size : int or "auto", default="auto"
+        Rows whose features are computed at once. "auto" keeps them in the cache of a core and
+        within the memory that is left.
+
+    Examples
+    --------
+    >>> ComputeConfig(dtype="float32", batch_size=500).rows(width=1000)
+    500
+    """
+
+    dtype: str = "float64"
+    device: str = "cpu"
+    batch_size: int | str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("dtype", self.dtype, DTYPES)
+        check_count("batch_size", self.batch_size, auto=True)
+        check_device(self.device)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The precision as torch calls it."""
+        return DTYPES[self.dtype]
+
+    def module(self, module: Module) -> Module:
+        """A module in this precision, on this device; not copied if it need not be."""
+        buffer = next(module.buffers())
+        if buffer.dtype == self.torch_dtype and buffer.device == torch.device(self.device):
+            return module
+        return deepcopy(module).to(self.device, self.torch_dtype)
+
+    def rows(self, width: int) -> int:
+        """Number of rows of a block whose largest array has `width` numbers a row."""
+        if not isinstance(self.batch_size, str):
+            return int(self.batch_size)
+        row = width * self.torch_dtype.itemsize
+        available = available_memory(torch.device(self.device))
+        most = min(BLOCK_BYTES, available // MEMORY_SHARE) // row
+        return max(MIN_ROWS, min(MAX_ROWS, most))
+
+    def tensor(self, rows: Tensor) -> Tensor:
+        """Rows in this precision, on this device; not copied if they need not be."""
+        return rows.to(self.device, self.torch_dtype)
+
+    def exact(self, rows: NDArray[np.float64]) -> Tensor:
+        """Rows as they are, on this device; not copied if they need not be."""
+        tensor = torch.from_numpy(rows) if rows.flags.writeable else torch.tensor(rows)
+        return tensor.to(self.device)
+
+
+def check_device(device: object) -> None:
+    """Reject a device that is not there, or that holds no numbers."""
+    if not isinstance(device, str):
+        raise ValueError(f"device={device!r} must be a name, such as 'cpu' or 'cuda:0'")
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"device={device!r} cannot be used here; take 'cpu' ({reason})"
+        ) from error
+
+
+def available_memory(device: torch.device) -> int:
+    """Bytes that are left on a device, roughly; 1 GiB where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 2**30
+    found = dict(line.split(":", 1) for line in lines)
+    return 1024 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else 2**30
+
+
+DOUBLE = ComputeConfig()
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Without inference mode, autocast and a default device, of which none is ours."""
+    with ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+def _has_settings() -> bool:
+    """Whether there is anything to undo; much cheaper than to undo nothing."""
+    return (
+        torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or torch.is_autocast_enabled()  # of CUDA
+        or torch.empty(0).device.type != "cpu"
+    )
+
+
+LARGE_FIT = 2**22
+"""Numbers in an array from which on several threads shorten its fit."""
+
+
+class Threads:
+    """Threads of torch and BLAS during fits, put back when the last of them has ended.
+
+    Small problems run on one thread: on several they wait for each other longer than they work,
+    most of all beside other processes. Large ones take the processors that are free.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._depth = Lock(), 0
+        self._before, self._limits = 1, ExitStack()
+
+    @contextmanager
+    def for_fit(self, X: object) -> Iterator[None]:
+        """Threads for a fit to an array, or to something else, which counts as large."""
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                self._before = torch.get_num_threads()
+                small = isinstance(X, np.ndarray) and X.size < LARGE_FIT
+                number = 1 if small else min(self._before, free_processors())
+                torch.set_num_threads(number)
+                if number < max((p["num_threads"] for p in threadpool_info()), default=1):
+                    self._limits.enter_context(threadpool_limits(number))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._depth -= 1
+                if not self._depth:
+                    self._limits.close()
+                    torch.set_num_threads(self._before)
+
+
+THREADS = Threads()
+
+
+def free_processors() -> int:
+    """Processors that this process may use and that are idle, at least one.
+
+    Affinity and the quota of a cgroup are limits; the load of the last minute is taken off.
+    """
+    number = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        number = min(number, int(quota) / int(period))
+    except (OSError, ValueError):  # no cgroup, or no quota ("max")
+        pass
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(1, int(number - busy + 0.5))
+
+
+OUT_OF_MEMORY = re.compile("(out of|allocate) memory|bad_alloc", re.IGNORECASE)  # of torch
+NO_MEMORY = "there is not enough memory; use fewer features, or fewer rows or columns at a time"
+
+
+def with_own_settings(function: Function) -> Function:
+    """Function that runs with :func:`own_settings`, and that refuses masked arrays.
+
+    Memory that runs out is a MemoryError with a message: torch raises a RuntimeError with its
+    internals, Python's own may be empty.
+    """
+
+    @wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if any(
+            np.ma.is_masked(value)
+            for value in (*args[1:], *kwargs.values())
+            if isinstance(value, np.ma.MaskedArray)
+        ):
+            raise ValueError(
+                "the array has masked values, which would be read as if they were not masked; "
+                "leave their rows out, or fill them: impute takes X.filled(np.nan)"
+            )
+        try:
+            if not _has_settings():
+                return function(*args, **kwargs)
+            with own_settings():
+                return function(*args, **kwargs)
+        except MemoryError as error:
+            raise MemoryError(str(error) or NO_MEMORY) from error
+        except RuntimeError as error:
+            if not OUT_OF_MEMORY.search(str(error)):
+                raise
+            raise MemoryError(NO_MEMORY) from error
+
+    return guarded  # type: ignore[return-value]
+
+
+def guard(cls: type[Any]) -> None:
+    """Let all public methods of a class run :func:`with_own_settings`."""
+    for name, method in list(vars(cls).items()):
+        if isinstance(method, classmethod) and not name.startswith("_"):
+            setattr(cls, name, classmethod(with_own_settings(method.__func__)))
+        elif isinstance(method, FunctionType) and not name.startswith("_"):
+            setattr(cls, name, with_own_settings(method))

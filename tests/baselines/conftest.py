@@ -1,13 +1,22 @@
 """Small fits that several files look at."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from qaffde.baselines import BASELINES
 from qaffde.targets import get_target
+from qaffde.training import TrainingConfig
 
 pytest.importorskip("zuko", reason="the flows need the extra 'flows'")
 
-SHORT = {"max_steps": 60, "batch_size": 64, "learning_rate": 1e-2, "random_state": 0}
+from experiments.models.made import MADE
+from experiments.models.planar import Planar
+from experiments.models.predecessors import IAF, dmkde
+
+ADAM = TrainingConfig(max_steps=60, batch_size=64, learning_rate=1e-2, patience=20)
+SHORT = {"training": ADAM, "random_state": 0}
 SMALL = {"n_layers": 2, "hidden_size": 16, "n_hidden": 1}
 SETTINGS = {
     "made": {"n_components": 4, "hidden_size": 16, "n_hidden": 1, **SHORT},
@@ -15,12 +24,18 @@ SETTINGS = {
     "iaf": {**SMALL, **SHORT},
     "realnvp": {**SMALL, **SHORT},
     "nsf": {"n_bins": 5, **SMALL, **SHORT},
-    "planar": {"n_layers": 4, **SHORT, "learning_rate": 0.05},
+    "planar": {"n_layers": 4, "training": replace(ADAM, learning_rate=0.05), "random_state": 0},
     "kde": {"bandwidth": [0.5, 0.7]},
     "gmm": {"n_components": 2, "random_state": 0},
 }
-TRAINED = [name for name, settings in SETTINGS.items() if "max_steps" in settings]
+TRAINED = [name for name, settings in SETTINGS.items() if "training" in settings]
+LABORATORY = {"made": MADE, "iaf": IAF, "planar": Planar, "dmkde": dmkde}
+"""Estimators of the experiments, which keep the same promises."""
 N_GRID = 181
+
+
+def make(name, **options):
+    return (BASELINES | LABORATORY)[name](**options)
 
 
 @pytest.fixture(scope="package")
@@ -35,9 +50,7 @@ def X():  # noqa: N802
 
 @pytest.fixture(scope="package")
 def fitted(X):
-    from qaffde.baselines import get_baseline
-
-    return {name: get_baseline(name, **options).fit(X) for name, options in SETTINGS.items()}
+    return {name: make(name, **options).fit(X) for name, options in SETTINGS.items()}
 
 
 @pytest.fixture(scope="package")

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from qaffde.baselines import GMM, KDE, MADE, MAF, NSF, Planar, get_baseline
+from experiments.models.made import MADE
+from experiments.models.planar import Planar
+from qaffde.baselines import GMM, KDE, MAF, NSF
+from qaffde.training import TrainingConfig
 
-from .conftest import SETTINGS
+from .conftest import SETTINGS, make
 
 X = np.random.default_rng(0).normal(size=(50, 2))
 COUNT = "must be a whole number of at least 1"
@@ -16,17 +19,13 @@ PARAMETERS = {
     f"n_components=0 {COUNT}": MADE(0),
     "n_bins=1 must be a whole number of at least 2": NSF(n_bins=1),
     f"n_layers=True {COUNT}": Planar(True),
-    f"max_steps=0 {COUNT}": Planar(max_steps=0),
-    f"batch_size='all' {COUNT} or None": Planar(batch_size="all"),
-    "learning_rate=-1 must be a positive number": Planar(learning_rate=-1),
-    "weight_decay=-1 must be a number of at least 0": Planar(weight_decay=-1),
-    "clip_norm=0 must be a positive number or None": Planar(clip_norm=0),
-    r"validation_fraction=1 must be a number in \(0, 1\)": Planar(validation_fraction=1),
-    f"patience=0 {COUNT} or None": Planar(patience=0),
-    "time_limit='long' must be a positive number or None": Planar(time_limit="long"),
-    "checkpoint needs random_state.*set random_state to a number": Planar(checkpoint="fit.ckpt"),
-    "the directory of checkpoint .* does not exist": Planar(
-        checkpoint="nowhere/fit.ckpt", random_state=0
+    "training=3 must be a TrainingConfig": MAF(training=3),
+    "time_limit='long' must be a positive number or None": MAF(time_limit="long"),
+    "checkpoint needs a random_state.*set random_state to a number": MAF(
+        training=TrainingConfig(checkpoint="fit")
+    ),
+    "the directory of checkpoint .* does not exist": MAF(
+        training=TrainingConfig(checkpoint="nowhere/fit"), random_state=0
     ),
     "bandwidth='wide' is not known; choose one of auto, scott": KDE("wide"),
     "bandwidth=0 must be one of auto": KDE(0),
@@ -52,16 +51,16 @@ ROWS = {
 
 
 @pytest.mark.parametrize("message", ROWS)
-@pytest.mark.parametrize("name", ["planar", "gmm"])
+@pytest.mark.parametrize("name", ["maf", "gmm"])
 def test_bad_rows(name, message):
     with pytest.raises(ValueError, match=message):
-        get_baseline(name, **SETTINGS[name]).fit(ROWS[message])
+        make(name, **SETTINGS[name]).fit(ROWS[message])
 
 
 @pytest.mark.parametrize("n_samples", [0, -1, 2.5])
 def test_bad_numbers_of_draws(fitted, n_samples):
     with pytest.raises(ValueError, match=f"n_samples={n_samples} {COUNT}"):
-        fitted["planar"].sample(n_samples)
+        fitted["maf"].sample(n_samples)
 
 
 def test_an_unknown_parameter_is_named():

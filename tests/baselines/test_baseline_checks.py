@@ -5,9 +5,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 pytest.importorskip("zuko")
 
-from qaffde.baselines import GMM, IAF, KDE, MADE, MAF, NSF, Planar, RealNVP, dmkde
+from experiments.models.made import MADE
+from experiments.models.planar import Planar
+from experiments.models.predecessors import IAF, dmkde
+from qaffde.baselines import GMM, KDE, MAF, NSF, RealNVP
+from qaffde.training import TrainingConfig
 
-CHEAP = {"max_steps": 3, "batch_size": 32}
+CHEAP = {"training": TrainingConfig(max_steps=3, batch_size=32)}
 TINY = {"n_layers": 1, "hidden_size": 4, "n_hidden": 1, **CHEAP}
 ESTIMATORS = [
     MADE(2, 4, 1, **CHEAP),

@@ -1,6 +1,8 @@
 """What holds for every baseline: mass one, draws of the density, units, weights, pickles."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +11,11 @@ from scipy.integrate import cumulative_trapezoid, trapezoid
 from scipy.stats import kstest
 from sklearn.base import clone
 
-from qaffde.baselines import get_baseline
 from qaffde.training import CheckpointError
 
-from .conftest import SETTINGS, TRAINED
+from .conftest import ADAM, SETTINGS, TRAINED, make
 
+TINY = replace(ADAM, max_steps=2)
 every = pytest.mark.parametrize("name", SETTINGS)
 every_trained = pytest.mark.parametrize("name", TRAINED)
 
@@ -58,18 +60,39 @@ def test_draws_are_those_of_their_seed(name, fitted):
 
 @every
 def test_better_than_the_best_gaussian(name, fitted, X):
-    gaussian = get_baseline("gmm", n_components=1).fit(X)
+    gaussian = make("gmm", n_components=1).fit(X)
     assert fitted[name].score(X) > gaussian.score(X) + 0.02
 
 
 @every
 def test_same_seed_same_fit_and_nothing_global_is_touched(name, X, settings, fitted):
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    again = get_baseline(name, **settings[name]).fit(X)
+    again = make(name, **settings[name]).fit(X)
     assert np.array_equal(again.score_samples(X), fitted[name].score_samples(X))
     again.sample(3)
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+
+
+@every_trained
+def test_fits_in_threads_are_those_of_their_seed(name, X, settings):
+    options = settings[name] | {"training": TINY}
+    alone = make(name, **options).fit(X).score_samples(X)
+    state = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        fits = list(pool.map(lambda _: make(name, **options).fit(X), range(8)))
+    assert all(np.array_equal(fit.score_samples(X), alone) for fit in fits)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@every
+@pytest.mark.parametrize("wrong", [np.ones((20, 3)), np.full((20, 3), 1e200)])
+def test_a_failed_refit_changes_nothing(name, X, fitted, wrong):
+    model = pickle.loads(pickle.dumps(fitted[name]))
+    with pytest.raises(ValueError, match=r"constant column|overflows|bandwidth"):
+        model.fit(wrong)
+    assert model.n_features_in_ == 2
+    assert np.array_equal(model.score_samples(X), fitted[name].score_samples(X))
 
 
 @every
@@ -78,7 +101,7 @@ def test_units_change_the_jacobian_alone(name, X, settings, fitted):
     options = dict(settings[name])
     if name == "kde":
         options["bandwidth"] = options["bandwidth"] * units
-    moved = get_baseline(name, **options).fit(X * units)
+    moved = make(name, **options).fit(X * units)
     expected = fitted[name].score_samples(X) - np.log(units).sum()
     assert np.allclose(moved.score_samples(X * units), expected, atol=1e-6)
 
@@ -103,7 +126,7 @@ def test_parameters_and_state_rebuild_a_density(name, fitted, X):
 @every
 def test_heavy_rows_draw_the_density_to_them(name, X, settings, fitted):
     left = X[:, 0] < X[:, 0].mean()
-    heavy = get_baseline(name, **settings[name])
+    heavy = make(name, **settings[name])
     heavy.fit(X, sample_weight=np.where(left, 5.0, 1.0))
     assert heavy.score(X[left]) > fitted[name].score(X[left]) + 0.05
 
@@ -111,9 +134,9 @@ def test_heavy_rows_draw_the_density_to_them(name, X, settings, fitted):
 @every
 def test_rows_without_weight_are_as_absent(name, X, settings):
     left = X[:, 0] < X[:, 0].mean()
-    options = settings[name] | ({"max_steps": 2} if name in TRAINED else {})
-    alone = get_baseline(name, **options).fit(X[left])
-    zeros = get_baseline(name, **options).fit(X, sample_weight=left.astype(float))
+    options = settings[name] | ({"training": TINY} if name in TRAINED else {})
+    alone = make(name, **options).fit(X[left])
+    zeros = make(name, **options).fit(X, sample_weight=left.astype(float))
     assert np.allclose(alone.score_samples(X), zeros.score_samples(X))
 
 
@@ -130,7 +153,7 @@ def test_two_rows_and_one_column_are_enough(name, settings):
     options = dict(settings[name]) | ({"bandwidth": 1.0} if name == "kde" else {})
     if name == "gmm":
         options["n_components"] = 1
-    model = get_baseline(name, **options).fit([[0.0], [1.0]])
+    model = make(name, **options).fit([[0.0], [1.0]])
     assert np.isfinite(model.score_samples([[0.5]])).all()
     assert model.sample(3).shape == (3, 1)
 
@@ -144,18 +167,22 @@ def interrupt(monkeypatch):
             if history.steps[-1] >= step:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("qaffde.baselines.base.print_progress", lambda max_steps: report)
+        monkeypatch.setattr("qaffde.training.run.print_progress", lambda max_steps: report)
         return monkeypatch.undo
 
     return from_step
+
+
+def saved(options, path):
+    return options | {"training": replace(options["training"], checkpoint=path)}
 
 
 @every_trained
 def test_a_killed_fit_resumes_to_the_same_bits(
     name, X, settings, fitted, tmp_path, interrupt, capsys
 ):
-    path = tmp_path / "fit.ckpt"
-    model = get_baseline(name, **settings[name], checkpoint=path, verbose=True)
+    model = make(name, **saved(settings[name], tmp_path / "fit"), verbose=True)
+    path = tmp_path / "fit.learning"
     proceed = interrupt(30)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
@@ -164,11 +191,11 @@ def test_a_killed_fit_resumes_to_the_same_bits(
     resumed = model.fit(X)
     assert np.array_equal(resumed.score_samples(X), fitted[name].score_samples(X))
     assert not path.exists()
-    assert capsys.readouterr().out.startswith("step 32/60")
+    assert capsys.readouterr().out.startswith("step 31/60")
 
 
 def test_a_checkpoint_of_other_data_is_refused(X, settings, tmp_path, interrupt):
-    model = get_baseline("made", **settings["made"], checkpoint=tmp_path / "fit", verbose=True)
+    model = make("maf", **saved(settings["maf"], tmp_path / "fit"), verbose=True)
     interrupt(1)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X)
@@ -176,12 +203,7 @@ def test_a_checkpoint_of_other_data_is_refused(X, settings, tmp_path, interrupt)
         model.fit(X + X**2)
 
 
-def test_unknown_baselines_are_named():
-    with pytest.raises(ValueError, match="unknown baseline 'glow'; choose one of made, maf, iaf"):
-        get_baseline("glow")
-
-
 def test_dmkde_is_the_paper_s_predecessor(X):
-    model = get_baseline("dmkde", n_features=50, bandwidth=0.5, random_state=0).fit(X)
+    model = make("dmkde", n_features=50, bandwidth=0.5, random_state=0).fit(X)
     assert (model.base_measure_, model.measurement) == ("kernel", "direct")
     assert np.isfinite(model.score_samples(X)).all()

@@ -1,12 +1,16 @@
 """What goes wrong is one line on standard error and an exit code; old files stay."""
 
 import os
+import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from qaffde import FourierFeatures
+from qaffde import QAFFDE, FourierFeatures
 from tests.cli.conftest import SMALL
 
 BROKEN = {
@@ -160,7 +164,7 @@ USAGE = {
     "no output": ["fit", "{data}"],
     "method": ["fit", "{data}", "-o", "{dir}/m", "--method", "svm"],
     "baseline": ["fit", "{data}", "-o", "{dir}/m", "--method", "gmm"],
-    "option of another": ["fit", "{data}", "-o", "{dir}/m", "--time-limit", "3"],
+    "negative time": ["fit", "{data}", "-o", "{dir}/m", "--time-limit", "-3"],
     "stream of another": ["fit", "{data}", "-o", "{dir}/m", "--method", "qaffde-sgd", "--stream"],
     "bounds": ["fit", "{data}", "-o", "{dir}/m", "--bounds", "0"],
     "condition": ["condition", "{model}", "x", "-o", "{dir}/m"],
@@ -218,3 +222,29 @@ def test_without_pyarrow_one_line_says_what_to_install(qaffde, places, monkeypat
     result = qaffde("score", places["model"], places["data"])
     assert result.code == 1
     assert "pip install 'qaffde[data]'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "message"),
+    [
+        ("<&-", ["fit", "-", "-o", "{dir}/m"], "standard input is closed; name a file"),
+        (">&-", ["score", "{model}", "{data}"], "standard output is closed; name a file with -o"),
+    ],
+)
+def test_closed_streams(closed, arguments, message, places):
+    words = [sys.executable, "-m", "qaffde.cli", *(a.format(**places) for a in arguments)]
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(words)} {closed}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, f"error: {message}\n")
+
+
+def test_too_little_memory_is_told_without_internals(qaffde, places, monkeypatch, tmp_path):
+    monkeypatch.setattr(QAFFDE, "_spec", lambda _: torch.empty(1 << 50, dtype=torch.uint8))
+    result = qaffde("fit", places["data"], "-o", tmp_path / "m")
+    assert result.code == 1
+    assert result.err.startswith("error: there is not enough memory; try --stream")
+    assert "alloc" not in result.err

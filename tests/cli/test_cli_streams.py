@@ -1,5 +1,10 @@
 """Data that stream by give the fit of data in memory."""
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -96,11 +101,47 @@ def test_scores_stream_in_order(qaffde, model, frame, write, tmp_path):
     assert set(pd.read_csv(tmp_path / "a.csv")["row"]) == lowest
 
 
+@pytest.mark.filterwarnings("ignore:time_limit has ended the search")  # on a busy machine
 def test_large_tables_stream_by_themselves(qaffde, frame, write, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "STREAM_BYTES", 100)
     data = write(frame, tmp_path / "data.npy")
     out = ["-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json"]
     assert qaffde("fit", data, *out).json["streamed"] is True
     assert qaffde("fit", data, *out, "--no-stream").json["streamed"] is False
-    trained = [*out, "--method", "qaffde-sgd", "--time-limit", "1"]
+    trained = [*out, "--method", "qaffde-sgd"]
     assert qaffde("fit", data, *trained).json["streamed"] is False
+
+
+def test_compressed_tables_stream_by_what_they_hold(qaffde, frame, tmp_path, monkeypatch):
+    data = tmp_path / "data.csv.gz"
+    pd.concat([frame.round(1)] * 50).to_csv(data, index=False)
+    monkeypatch.setattr(fit, "STREAM_BYTES", 2 * data.stat().st_size)
+    done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json")
+    assert done.code == 0, done.err
+    assert (done.json["streamed"], done.json["rows"]) == (True, 10_000)
+
+
+def test_a_termination_leaves_nothing_of_standard_input(tmp_path):
+    command = [sys.executable, "-m", "qaffde.cli", "fit", "-", "-o", str(tmp_path / "m")]
+    held = tmp_path / "held"
+    held.mkdir()
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(held)},
+    ) as process:
+        try:
+            process.stdin.write(b"1,2\n" * 500_000)
+            process.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not any(f.stat().st_size for f in held.iterdir()):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.terminate()
+            assert process.wait(60) == 143
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+    assert [*held.iterdir()] == []
+    assert {item.name for item in tmp_path.iterdir()} == {"held"}

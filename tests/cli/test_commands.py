@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import qaffde.cli.demo as demo_module
 from qaffde import QAFFDE, QAFFDEOutlierDetector, __version__, cli, load
-from qaffde.cli import demo as demo_command
-from qaffde.cli.app import app
+from qaffde.cli.app import COMMANDS, app
 from tests.cli.conftest import SMALL
-
-COMMANDS = [command.name for command in app.registered_commands]
 
 
 def small(frame):
@@ -108,13 +106,20 @@ def test_fit_options(qaffde, frame, write, tmp_path):
 @pytest.mark.usefixtures("short_search")
 def test_maximum_likelihood(qaffde, frame, write, tmp_path):
     data = write(frame, tmp_path / "data.csv")
-    options = ["--features", "16", "--bandwidth", "1", "--time-limit", "1"]
+    options = ["--features", "16", "--bandwidth", "1", "--time-limit", "100"]
     done = qaffde("fit", data, "-o", tmp_path / "m", "--method", "qaffde-sgd", "--json", *options)
     assert done.code == 0, done.err
     assert done.json["class"] == "QAFFDESGD"
     assert qaffde("score", tmp_path / "m", data, "--json").json["rows"] == 200
     assert qaffde("anomalies", tmp_path / "m", data, "--json").json["anomalies"] < 15
     assert qaffde("score", tmp_path / "m", data, "--missing", "impute").code == 0
+
+
+def test_a_closed_form_takes_a_time_limit(qaffde, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    done = qaffde("fit", data, "-o", tmp_path / "m", "--features", "16", "--time-limit", "100")
+    assert done.code == 0, done.err
+    assert load(tmp_path / "m").time_limit == 100
 
 
 @pytest.mark.parametrize("method", ["gmm", "kde", "maf"])
@@ -231,15 +236,19 @@ def test_compare(qaffde, frame, write, tmp_path):
 
 def test_demo(qaffde, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(demo_command.trial, "METHODS", {"QAFFDE": small})
-    monkeypatch.setattr(demo_command.trial, "TEST_ROWS", 100)
-    monkeypatch.setattr(demo_command.trial, "GRID_SIDE", 32)
+    monkeypatch.setattr(demo_module, "TEST_ROWS", 100)
+    monkeypatch.setattr(demo_module, "GRID_SIDE", 32)
     out = tmp_path / "demo.png"
-    done = qaffde("demo", "--target", "arc", "--rows", 200, "-o", out, "--json")
+    options = ["--rows", 200, "--methods", "gmm,kde", "-o", out]
+    done = qaffde("demo", "--target", "binomial", *options, "--json")
     assert done.code == 0, done.err
-    assert set(done.json["methods"]) == {"truth", "QAFFDE"}
+    assert set(done.json["methods"]) == {"truth", "gmm", "kde"}
+    truth, gmm = done.json["methods"]["truth"], done.json["methods"]["gmm"]
+    assert (truth["fit_s"], truth["excess_nll"]) == (None, 0)
+    assert truth["mass"] == pytest.approx(1, abs=0.01)
+    assert gmm["spearman"] > 0.9
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert "Spearman" in qaffde("demo", "--rows", 200, "-o", out).out
+    assert "Spearman" in qaffde("demo", *options).out
 
 
 @pytest.mark.parametrize("kind", ["auto", "slices", "spectrum"])

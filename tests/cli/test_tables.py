@@ -7,11 +7,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from qaffde.cli.sinks import open_sink, replacing
-from qaffde.streams import chunks
+from qaffde.cli.sinks import open_sink
+from qaffde.files.atomic import replacing
+from qaffde.streams import chunks, delimited
+from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.files import open_table
 from qaffde.streams.names import find_columns
-from qaffde.streams.selection import TableChunks, pick_columns
 from qaffde.streams.table import DataError
 
 SUFFIXES = [".csv", ".tsv", ".csv.gz", ".parquet", ".arrow", ".feather", ".npy", ".npz"]
@@ -144,3 +145,38 @@ def test_csv_of_pandas_and_ours_agree(frame, tmp_path):
         write(pa.RecordBatch.from_pandas(frame))
     text = (tmp_path / "out.csv").read_text()
     pd.testing.assert_frame_equal(pd.read_csv(io.StringIO(text)), frame)
+
+
+@pytest.mark.parametrize("n", [15_000, 40_000])
+def test_wide_tables_are_looked_at_in_whole_lines(n, tmp_path):
+    names = [f"a long name of column {k}" for k in range(n)]
+    line = ",".join(f"{k}.25" for k in range(n))
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join([",".join(names), line, line, ""]))
+    table = open_table(path)
+    assert (table.names, all(table.numeric)) == (names, True)
+    rows = chunks(path)
+    X, _ = rows.collect()
+    assert (rows.names, X.shape) == (names, (2, n))
+    np.testing.assert_array_equal(X[1], np.arange(n) + 0.25)
+
+
+def test_lines_longer_than_a_block_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
+    np.savetxt(tmp_path / "wide.csv", np.ones((30, 500)), delimiter=",")
+    assert rows_in(tmp_path / "wide.csv")[0].shape == (30, 500)
+
+
+def test_a_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "MAX_LOOKED_AT", 1 << 20)
+    (tmp_path / "endless.csv").write_bytes(b"1," * (1 << 20))
+    with pytest.raises(DataError, match="has no line that ends within"):
+        open_table(tmp_path / "endless.csv")
+
+
+def test_batches_of_wide_tables_are_small(tmp_path):
+    np.save(tmp_path / "wide.npy", np.zeros((600, 10_000), dtype=np.float32))
+    table = open_table(tmp_path / "wide.npy")
+    sizes = [batch.num_rows for batch in table.read(range(10_000), set())]
+    assert sum(sizes) == 600
+    assert max(sizes) * 10_000 <= 1 << 22

@@ -1,25 +1,29 @@
 """QAFFDE-SGD on many columns, whose base is averaged over a posterior."""
 
+import re
+
 import numpy as np
 import pytest
 
 from qaffde import QAFFDESGD, SelectionPolicy, load
-from qaffde.targets import RandomGMM
+from qaffde.targets import random_gmm
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return RandomGMM(4, 0.2).sample(2500, 1)
+    return random_gmm(4, 0.5).sample(2500, 1)
 
 
 @pytest.fixture
 def model(rows):
-    policy = SelectionPolicy(averaged_choice_work=400, averaged_work=800)
-    return QAFFDESGD(policy=policy, random_state=0).fit(rows)
+    return QAFFDESGD(policy=SelectionPolicy(averaged_work=800), random_state=0).fit(rows)
 
 
 def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tmp_path):
     assert model.n_fourier_features_ == 1
+    assert re.fullmatch(r"mixture of \d+ averaged alone", model.plan_.base)
+    (chosen,) = [trial.name for trial in model.plan_.trials if trial.chosen]
+    assert chosen == model.plan_.base
     drawn = model.sample(4000, random_state=0)
     np.testing.assert_allclose(drawn.mean(0), model.mean(), atol=0.03)
     np.testing.assert_allclose(np.cov(drawn.T), model.covariance(), atol=0.02)
@@ -31,6 +35,14 @@ def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tm
 
 
 def test_a_number_of_features_is_kept(rows):
-    policy = SelectionPolicy(averaged_choice_work=200, averaged_work=200)
-    model = QAFFDESGD(n_features=64, policy=policy, random_state=0).fit(rows)
+    model = QAFFDESGD(n_features=64, random_state=0).fit(rows)
     assert model.n_fourier_features_ == 64
+    assert "averaged" not in str(model.plan_)
+
+
+def test_an_average_beats_the_mixture_that_it_begins_with(model, rows):
+    """On new rows of a mixture of many Gaussians of which few rows tell."""
+    fresh = random_gmm(4, 0.5).sample(20_000, 2)
+    alone = QAFFDESGD(policy=SelectionPolicy(min_averaged_columns=5), random_state=0).fit(rows)
+    assert "averaged" not in alone.plan_.base
+    assert model.score(fresh) > alone.score(fresh)

@@ -114,6 +114,10 @@ PARAMETERS = {
     "bandwidth='wide' is not known; choose one of auto, scott, silverman": {"bandwidth": "wide"},
     f"bandwidth=-1.0 {CHOICES} of the 2 columns": {"bandwidth": -1.0},
     f"bandwidth=0 {CHOICES}": {"bandwidth": 0},
+    rf"bandwidth=1e\+308 {CHOICES} of the 2 columns, between 1e-150 and 1e\+150": {
+        "bandwidth": 1e308
+    },
+    f"bandwidth=1e-308 {CHOICES}": {"bandwidth": 1e-308},
     f"bandwidth=nan {CHOICES}": {"bandwidth": np.nan},
     f"bandwidth=None {CHOICES}": {"bandwidth": None},
     rf"bandwidth=\[1, 2, 3\] {CHOICES} of the 2 columns": {"bandwidth": [1, 2, 3]},
@@ -141,10 +145,12 @@ PARAMETERS = {
     r"58 rows lie outside bounds, the first is row 3: \[1.30.*widen bounds or drop": {
         "bounds": (-1, 1)
     },
-    "bounds belong to the box, but base_measure='gaussian'; leave bounds out or set": {
+    "bounds are the ends of a box, but base_measure='gaussian' and transformation=None": {
         "bounds": (-9, 9),
         "base_measure": "gaussian",
+        "transformation": None,
     },
+    "transformation='log' is not known; choose one of auto, normal": {"transformation": "log"},
     "'seed' cannot be used to seed": {"random_state": "seed"},
     "Seed must be between": {"random_state": -1},
 }

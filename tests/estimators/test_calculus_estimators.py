@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import kstest
 from sklearn.base import clone
 
@@ -71,6 +72,40 @@ def test_derived_density_has_every_operation(model):
     assert derived.sample(4, random_state=0).shape == (4, 1)
 
 
+def test_probabilities_say_their_error(model):
+    exact = model.marginal(["a"]).probability(-1, 1, return_error=True)
+    assert exact == (model.marginal(["a"]).probability(-1, 1), 0.0)
+    X = model.sample(20_000, random_state=0)
+    value, error = model.probability(-1, 2, return_error=True)
+    assert value == model.probability(-1, 2)
+    assert abs(value - ((X > -1) & (X < 2)).all(1).mean()) < 0.015 + error
+    values, errors = model.cdf(frame(X[:3], model), return_error=True)
+    assert values.shape == errors.shape == (3,)
+    assert (errors < 0.01).all()
+
+
+def test_conditionals_far_away_answer_or_refuse(model):
+    conditional = model.condition({"a": 1e4, "b": 1e4})
+    q = conditional.ppf([0.1, 0.5, 0.9])
+    assert (np.diff(q) > 0).all()
+    np.testing.assert_allclose(conditional.cdf(frame(q[:, None], conditional)), [0.1, 0.5, 0.9])
+    assert conditional.hdr_level(0.5) < conditional.hdr_level(0.1)
+    X = frame([[1e4, 1e4, q[1]]], model)
+    expected = conditional.score_samples(frame(q[1:2, None], conditional))
+    np.testing.assert_allclose(model.conditional_score_samples(X, ["a", "b"]), expected)
+    gap = frame([[1e4, 1e4, np.nan]], model)
+    np.testing.assert_allclose(model.impute(gap, method="mean")[0, 2:], conditional.mean())
+    far = 1e12 * gap
+    for call in (
+        lambda: model.condition({"a": 1e16}),
+        lambda: model.impute(far),
+        lambda: model.impute(far, method="mean"),
+        lambda: model.conditional_score_samples(far.fillna(0), ["a", "b"]),
+    ):
+        with pytest.raises(ValueError, match="standard deviations from the data"):
+            call()
+
+
 def test_samples(model):
     X = model.sample(2000, random_state=0)
     np.testing.assert_array_equal(X, model.sample(2000, random_state=0))
@@ -120,6 +155,15 @@ def test_diagnostics(model):
 def test_a_pure_state_has_purity_one():
     model = QAFFDE(n_features=20, bandwidth=0.5, base_measure="gaussian", rank=1).fit(rows())
     np.testing.assert_allclose([model.purity(), model.effective_rank()], 1.0)
+
+
+@pytest.mark.parametrize(("n", "n_empty"), [(8, 0), (1, 1)])
+def test_diagnostics_of_equal_states(n, n_empty, model, monkeypatch):
+    lam = torch.cat([torch.full((n,), 1 / n), torch.zeros(n_empty)]).double()
+    monkeypatch.setattr(type(model), "_spectrum", lambda self: lam)
+    assert model.purity() == pytest.approx(1 / n)
+    assert model.von_neumann_entropy() == pytest.approx(np.log(n))
+    assert model.effective_rank() == pytest.approx(n)
 
 
 def test_pickle_and_clone(model):

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from qaffde import QAFFDE, QAFFDEClassifier, SelectionPolicy, TrainingConfig
-from qaffde.nn import LeNet
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 4))
@@ -90,8 +89,8 @@ PARAMETERS = {
     "bandwidth=-1 must be one of auto, a positive number": {"bandwidth": -1},
     "rank=0 must be a whole number": {"rank": 0},
     "features='lattice' is not known; choose one of auto, random": {"features": "lattice"},
-    "method='sgd' is not known; choose one of auto, direct, .* gradient": {"method": "sgd"},
-    "objective='joint' is not known; choose one of conditional": {"objective": "joint"},
+    "method='sgd' is not known; choose one of auto, generative, .* gradient": {"method": "sgd"},
+    "time_limit=0 must be a positive number": {"time_limit": 0},
     'n_components=0 must be a whole number of at least 1 or "auto"': {"n_components": 0},
     "class_ridge=2 must be a number": {"class_ridge": 2},
     "background=0 must be a number": {"background": 0},
@@ -99,11 +98,6 @@ PARAMETERS = {
     "dropout=1 must be a number": {**GRADIENT, "dropout": 1},
     "dropout='some' must be a number": {**GRADIENT, "dropout": "some"},
     'dropout needs method="gradient"': {"dropout": 0.5},
-    'dropout needs objective="conditional"': {
-        **GRADIENT,
-        "dropout": 0.5,
-        "objective": "generative",
-    },
     "validation_fraction=1 must be a number": {"validation_fraction": 1},
     "max_steps=0 must be a whole number": {"max_steps": 0},
     "learning_rate=-1 must be a positive number": {"learning_rate": -1},
@@ -122,16 +116,8 @@ PARAMETERS = {
     "encoder=3 must be a torch module": {**GRADIENT, "encoder": 3},
     "augment=3 must be callable as": {**ENCODED, "augment": 3},
     r"image_shape=\(1, 2, 3\) must be .* of product 4": shaped((1, 2, 3)),
-    "image_shape=4 must be positive whole numbers": shaped(4),
-    r"image_shape=\(1, 4, 4\) must be .* of product 4": {
-        **GRADIENT,
-        "encoder": LeNet((1, 4, 4)),
-    },
-    "cannot train an encoder: a likelihood of codes grows without bound": {
-        **ENCODED,
-        "objective": "generative",
-    },
-    r"encoder cannot take inputs of shape \(2, 4\).*image_shape=\(channels": {
+    r"image_shape=4 must be \(channels, height, width\) of product 4": shaped(4),
+    r"encoder cannot take rows of 4 columns.*image_shape=\(channels": {
         **GRADIENT,
         "encoder": torch.nn.Conv2d(1, 1, 3),
     },

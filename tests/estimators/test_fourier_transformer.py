@@ -211,3 +211,15 @@ def test_clone_and_pickle():
     phi = transformer.fit_transform(X)
     np.testing.assert_array_equal(clone(transformer).fit_transform(X), phi)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(transformer)).transform(X), phi)
+
+
+def test_rows_at_the_ends_of_float64_have_features():
+    model = FourierFeatures(8, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
+    phi = model.transform([[1e308, -1e308], [0.0, 1e-308]])
+    assert np.isfinite(phi).all()
+
+
+def test_bandwidths_whose_square_underflows_are_refused():
+    rows = 1e-161 * np.random.default_rng(0).normal(size=(7, 4))
+    with pytest.raises(ValueError, match="bring columns to a common scale"):
+        FourierFeatures(8, random_state=0).fit(rows)

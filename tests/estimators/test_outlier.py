@@ -125,3 +125,14 @@ def test_seeds_reproduce():
 def test_contamination_is_checked(contamination):
     with pytest.raises(ValueError, match=r'contamination=.* must be "auto" or a number in \(0, '):
         QAFFDEOutlierDetector(contamination=contamination).fit(X)
+
+
+def test_a_failed_refit_changes_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    detector = QAFFDEOutlierDetector(random_state=0).fit(X)
+    expected = detector.decision_function(X)
+    with pytest.raises(ValueError, match="constant column"):
+        detector.fit(np.c_[rng.normal(size=(100, 2)), np.ones(100)])
+    assert detector.n_features_in_ == 2
+    np.testing.assert_array_equal(detector.decision_function(X), expected)

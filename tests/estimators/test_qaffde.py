@@ -252,15 +252,22 @@ def test_bounds_are_hard_edges():
     assert model.base_measure_ == "box"
 
 
-def test_an_open_end_is_left_to_the_data():
+@pytest.mark.parametrize("transformation", ["auto", "normal"])
+def test_a_known_end_is_an_edge_and_an_open_one_is_left_to_the_data(transformation):
+    """A box ends with the rows, and leaves a background beyond; a map goes on."""
     rows = np.random.default_rng(0).exponential(size=(2000, 1))
-    model = QAFFDE(100, bounds=(0, None), random_state=0).fit(rows)
+    options = {"bounds": (0, None), "transformation": transformation, "random_state": 0}
+    model = QAFFDE(100, **options).fit(rows)
     below, edge, last, above = np.exp(
         model.score_samples([[-1e-9], [0.0], rows.max(0), rows.max(0) + 1e-9])
     )
     assert edge == pytest.approx(1, abs=0.2)
-    assert below < 1e-3
-    assert above < 0.5 * last
+    if transformation == "auto":
+        assert 0 < below < 1e-3
+        assert above < 0.5 * last
+    else:
+        assert below == 0
+        assert above == pytest.approx(last, rel=1e-3)
 
 
 def test_bounds_for_each_column():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import AffineTransform
 
 from qaffde import QAFFDESGD, SelectionPolicy
@@ -57,6 +58,7 @@ MASS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:time_limit has ended the training")
 @pytest.mark.parametrize("base_measure", ["box", "gaussian", 2])
 @pytest.mark.parametrize("case", MASS)
 def test_mass_is_one_after_any_training(case, base_measure, mass):
@@ -76,7 +78,10 @@ def test_mass_is_one_untuned(mass):
 
 def test_mass_is_one_within_bounds(mass):
     rows = np.abs(X[:, :1])
-    model = fitted(rows, bounds=(0, None), base_measure="auto")
+    model = fitted(rows, bounds=(0, None), base_measure="auto", transformation="normal")
+    assert model.probability(-np.inf, 0) == 0
+    assert model.probability(0, np.inf) == pytest.approx(1, abs=1e-9)
+    model = fitted(rows, bounds=(0, 100), base_measure="auto")
     assert model.base_measure_ == "box"
     assert mass(model, rows) == pytest.approx(1, abs=1e-6)
     measure = find_born(model.density_).measure
@@ -93,7 +98,7 @@ def test_mass_is_one_within_bounds(mass):
         {"base_measure": "box", "ridge": 1e-4, "bandwidth": 0.3, "n_features": 100},
         {"base_measure": "gaussian"},
         {"base_measure": 2},
-        {"encoder": AffineTransform(1.0, 3.0)},
+        {"transformation": AffineTransform(1.0, 3.0)},
     ],
 )
 def test_no_fit_beats_the_truth_on_fresh_rows(options):
@@ -209,7 +214,7 @@ def test_fitted_attributes_are_there(model):
     assert list(model.feature_names_in_) == ["height", "weight"]
     np.testing.assert_allclose(model.bandwidth_, 1.0)
     assert [history.stopped_by for history in model.history_] == ["max_steps"]
-    assert len(fitted(encoder=Stretch()).history_) == 2
+    assert len(fitted(transformation=Stretch()).history_) == 2
     assert model.plan_.trials == ()
 
 
@@ -244,7 +249,7 @@ def test_clones_have_the_parameters_and_are_not_fitted(model):
     [
         {},
         {"training": {"solver": "adam"}},
-        {"rows": X[::5], "encoder": Stretch()},
+        {"rows": X[::5], "transformation": Stretch()},
         {"bandwidth": "auto", "ridge": "auto"},
     ],
 )
@@ -284,7 +289,7 @@ def test_training_on_the_paper_objective_raises_it():
 
 
 def test_progress_is_printed_only_if_asked(capsys):
-    options = {"rows": X[::5], "bandwidth": "auto", "encoder": Stretch()}
+    options = {"rows": X[::5], "bandwidth": "auto", "transformation": Stretch()}
     fitted(**options)
     assert capsys.readouterr().out == ""
     fitted(**options, verbose=True)
@@ -296,14 +301,18 @@ def test_progress_is_printed_only_if_asked(capsys):
 # Time
 
 
+@pytest.mark.filterwarnings("ignore:time_limit has ended the training")
 def test_after_the_time_limit_the_search_takes_what_it_has():
     options = {"bandwidth": "auto", "ridge": "auto", "base_measure": "auto"}
-    cut, whole = (fitted(FEW, time_limit=limit, **options) for limit in (1e-6, None))
+    with pytest.warns(ConvergenceWarning, match="time_limit has ended the search after"):
+        cut = fitted(FEW, time_limit=1e-6, **options)
+    whole = fitted(FEW, time_limit=None, **options)
     assert len(cut.plan_.trials) < len(whole.plan_.trials)
     assert np.isfinite(cut.score(FEW))
 
 
 def test_learning_stops_at_the_time_limit():
-    model = fitted(time_limit=1e-6, encoder=Stretch(), training={"max_steps": 10_000})
+    with pytest.warns(ConvergenceWarning, match="time_limit has ended the training"):
+        model = fitted(time_limit=1e-6, transformation=Stretch(), training={"max_steps": 10_000})
     assert model.history_[-1].stopped_by == "time_limit"
     assert len(model.history_[-1].steps) == 1

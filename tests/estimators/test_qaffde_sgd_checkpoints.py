@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from qaffde.selection.methods import Likelihood
+from qaffde.selection.selector import Likelihood
 from qaffde.training import CheckpointError, run
 from tests.sgd_models import Stretch, X, fitted
 
@@ -17,9 +17,9 @@ class Killed(BaseException):
 
 
 FEW = X[::5]
-STAGES = {"search": {"bandwidth": "auto"}, "convex": {}, "learning": {"encoder": Stretch()}}
+STAGES = {"search": {"bandwidth": "auto"}, "convex": {}, "learning": {"transformation": Stretch()}}
 TRAINING = {"max_iter": 50, "max_steps": 40}
-CONVEX_STEPS = 5
+CONVEX_STEPS = 10
 
 
 def fit(rows=FEW, checkpoint=None, **options):

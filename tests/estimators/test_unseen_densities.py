@@ -32,6 +32,7 @@ def banana(n, rng):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:time_limit has ended the")
 @pytest.mark.parametrize("draw", [pinwheel, l_shape, banana])
 def test_held_out_likelihood_is_no_worse_than_that_of_a_flow_with_five_times_the_time(draw):
     rng = np.random.default_rng(0)

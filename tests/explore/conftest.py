@@ -51,6 +51,7 @@ def server(named_model):
 @pytest.fixture
 def connection(server):
     found = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    found.prefix = server.prefix
     yield found
     found.close()
 
@@ -62,7 +63,7 @@ def post(connection):
     def posted(body, **headers):
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", **headers}
-        connection.request("POST", "/api/picture", text, sent)
+        connection.request("POST", f"{connection.prefix}api/picture", text, sent)
         response = connection.getresponse()
         return response.status, json.loads(response.read())
 

@@ -69,14 +69,27 @@ def run(monkeypatch):
     return ran
 
 
-def test_the_address_is_printed_and_opened(run, model_file):
+def test_the_address_is_printed_and_opened(run, model_file, monkeypatch):
+    read = []
+    redirection = command.redirection
+
+    def watched(address, folder):
+        page = redirection(address, folder)
+        read.append(page.read_text())
+        assert page.parent.stat().st_mode & 0o077 == 0
+        return page
+
+    monkeypatch.setattr(command, "redirection", watched)
     found, served, opened = run(model_file)
     assert found.exit_code == 0
     assert served[0].address in found.stdout
     for thread in command.threading.enumerate():
         if thread.daemon and thread is not command.threading.current_thread():
             thread.join(5)
-    assert opened == [served[0].address]
+    (page,) = opened  # a file of this user: all users can see the arguments of a browser
+    assert page.startswith("file://")
+    assert served[0].prefix not in page
+    assert read == [f'<meta http-equiv="refresh" content="0; url={served[0].address}">']
 
 
 def test_json_is_one_object_with_the_address(run, model_file):

@@ -1,61 +1,57 @@
-"""Splines, levels, quantiles and draws on even grids, against what is known."""
+"""Quantiles, draws and regions of even cells, against what is known."""
 
 import numpy as np
+import pytest
 from scipy import stats
 
-from qaffde.explore import grids
+from qaffde.estimators.regions import cell_levels
+from qaffde.explore import views
 
 EDGE = 4.0
-X = np.linspace(-EDGE, EDGE, 64)
+EDGES = np.linspace(-EDGE, EDGE, 129)
+NORMAL = np.diff(stats.norm.cdf(EDGES))
 
 
-def test_refined_values_lie_on_the_function():
-    plane = np.exp(-(X[:, None] ** 2) - X**2 / 2)
-    fine = np.linspace(-EDGE, EDGE, 129)
-    expected = np.exp(-(fine[:, None] ** 2) - fine**2 / 2)
-    np.testing.assert_allclose(grids.refined(plane, 129), expected, atol=2e-4)
+def test_overlaps_agree_with_the_normal_law():
+    weights = views.overlaps(128, (1 + EDGE) / 8, (2 + EDGE) / 8)
+    expected = stats.norm.cdf(2) - stats.norm.cdf(1)
+    assert weights[1:-1] @ NORMAL == pytest.approx(expected, abs=1e-9)
+    halves = views.overlaps(128, 0.5, 0.5 + 1 / 256)
+    assert halves[1:-1] @ NORMAL == pytest.approx(NORMAL[64] / 2)
 
 
-def test_axes_of_a_plane_keep_their_order():
-    plane = np.outer(X, np.ones(64)) + EDGE
-    fine = grids.refined(plane, 129)
-    assert np.ptp(fine[:, 0]) > 7
-    np.testing.assert_allclose(np.ptp(fine, axis=1), 0, atol=1e-9)
-
-
-def test_integrals_agree_with_the_normal_law():
-    weights = grids.integral_weights(64, (1 + EDGE) / 8, (2 + EDGE) / 8)
-    found = 2 * EDGE * weights @ stats.norm.pdf(X)
-    assert abs(found - (stats.norm.cdf(2) - stats.norm.cdf(1))) < 1e-6
-
-
-def test_open_ends_are_those_of_the_grid():
-    weights = grids.integral_weights(64, -np.inf, np.inf)
-    assert abs(weights.sum() - 1) < 1e-12
+def test_open_ends_hold_what_is_beyond():
+    assert (views.overlaps(64, -np.inf, np.inf) == 1).all()
+    assert views.overlaps(64, -9, 9)[[0, -1]].tolist() == [0, 0]
 
 
 def test_quantiles_invert_the_normal_law():
-    fine = np.linspace(-EDGE, EDGE, 257)
     levels = np.array([0.01, 0.5, 0.9])
-    found = grids.quantiles(stats.norm.pdf(fine), levels) * 2 * EDGE - EDGE
+    found = views.cell_quantiles(NORMAL, levels) * 2 * EDGE - EDGE
     np.testing.assert_allclose(found, stats.norm.ppf(levels), atol=2e-3)
 
 
+def test_quantiles_of_a_spike_are_in_its_cell():
+    mass = np.where(np.arange(128) == 40, 0.4, 0.6 / 127)
+    found = views.cell_quantiles(mass, np.array([0.2, 0.4, 0.58])) * 128
+    assert ((found >= 40) & (found <= 41)).all()
+
+
 def test_a_curve_without_mass_has_quantiles_inside():
-    found = grids.quantiles(np.zeros(9), np.array([0.0, 0.5, 1.0]))
+    found = views.cell_quantiles(np.zeros(9), np.array([0.0, 0.5, 1.0]))
     assert ((found >= 0) & (found <= 1)).all()
 
 
 def test_draws_follow_a_plane():
-    fine = np.linspace(-EDGE, EDGE, 129)
+    middles = (EDGES[1:] + EDGES[:-1]) / 2
     law = stats.multivariate_normal([0, 0.5], [[1, 0.6], [0.6, 0.8]])
-    plane = law.pdf(np.stack(np.meshgrid(fine, fine, indexing="ij"), -1))
-    drawn = grids.draws(plane, np.random.default_rng(0).random((20_000, 2))) * 2 * EDGE - EDGE
+    plane = law.pdf(np.stack(np.meshgrid(middles, middles, indexing="ij"), -1))
+    drawn = views.draws(plane, np.random.default_rng(0).random((20_000, 2))) * 2 * EDGE - EDGE
     np.testing.assert_allclose(drawn.mean(0), [0, 0.5], atol=0.03)
     np.testing.assert_allclose(np.cov(drawn.T), [[1, 0.6], [0.6, 0.8]], atol=0.04)
 
 
-def test_levels_hold_the_mass_of_the_normal_law():
-    fine = np.linspace(-6, 6, 2001)
-    (level,) = grids.mass_levels(stats.norm.pdf(fine), np.array([0.9]))
-    assert abs(level - stats.norm.pdf(stats.norm.ppf(0.95))) < 1e-3
+def test_regions_count_what_is_beyond():
+    mass = np.array([0.4, 0.2, 0.1, 0.1])
+    levels = cell_levels(mass, np.array([0.55, 0.78]))
+    assert [mass[mass >= level].sum() for level in levels] == pytest.approx([0.6, 0.8])

@@ -1,13 +1,16 @@
 """Pictures agree with the calculus of the model, which knows nothing of them."""
 
+import gc
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.explore import Explorer, views
-from qaffde.explore.forms import pivoted_factor
 from qaffde.explore.requests import RequestError, State
+from qaffde.nn.calculus.families import pivoted_factor
 from qaffde.nn.calculus.polynomial import SquaredCoefficients
 from tests.explore.data import rows
 
@@ -28,8 +31,13 @@ def conditional(model, state):
     return density.condition(dict(enumerate(state.given.values()))) if state.given else density
 
 
+def middles(ends, n):
+    return ends[0] + (np.arange(n) + 0.5) / n * (ends[1] - ends[0])
+
+
 def grid(picture):
-    axes = [np.linspace(*ends, len(picture.density)) for ends in picture.ends]
+    """Middles of the cells."""
+    axes = [middles(ends, len(picture.density)) for ends in picture.ends]
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
 
@@ -45,17 +53,13 @@ def test_densities_are_those_of_the_model(models, explorers, kind, state):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_at_the_nodes_are_exact(models, explorers, kind):
-    state = State((3, 1), {2: 0.4})
-    explorer = explorers[kind]
-    given = torch.tensor([0.4]).double()
-    axes = [torch.linspace(-1, 1, 5).double(), torch.linspace(0, 2, 4).double()]
-    log_given = explorer.slices((2,)).log_at(given)
-    found = explorer.slices((2, 3, 1)).on_grid(given, axes, log_shift=log_given)
-    expected = np.exp(
-        conditional(models[kind], state).score_samples(torch.cartesian_prod(*axes).numpy())
-    )
-    np.testing.assert_allclose(found.numpy().ravel(), expected, atol=2e-6 * expected.max())
+def test_cells_have_the_masses_of_the_calculus(models, explorers, kind):
+    state = State((1,), {2: 0.4, 0: -0.3})
+    picture = explorers[kind].picture(state)
+    edges = np.linspace(*picture.ends[0], len(picture.density) + 1)
+    expected = np.diff(conditional(models[kind], state).cdf(edges[:, None]))
+    found = picture.density * np.diff(edges)
+    np.testing.assert_allclose(found, expected, atol=2e-6 * expected.max())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,10 +109,7 @@ def test_a_box_moves_over_the_exact_density(explorers):
 def test_probabilities_are_those_of_the_calculus(models, explorers, kind, box):
     state = State((0, 1), {2: 0.4}, box)
     expected = conditional(models[kind], state).probability(*zip(*box, strict=True))
-    # open ends stop beyond the axes: what the model has there is background
-    assert abs(explorers[kind].picture(state).probability - expected) < (
-        1e-6 if np.isfinite(box).all() else 2e-3
-    )
+    assert abs(explorers[kind].picture(state).probability - expected) < 1e-6
 
 
 def test_sides_are_the_marginals(models, explorers):
@@ -116,7 +117,7 @@ def test_sides_are_the_marginals(models, explorers):
     picture = explorers["mixture"].picture(state)
     density = conditional(models["mixture"], state)
     for k, side in enumerate(picture.sides):
-        points = np.linspace(*picture.ends[k], len(side))[:, None]
+        points = middles(picture.ends[k], len(side))[:, None]
         expected = np.exp(density.marginal([k]).score_samples(points))
         assert np.abs(side - expected).max() < 1e-3 * expected.max()
 
@@ -125,7 +126,15 @@ def test_quantiles_are_those_of_the_conditional(models, explorers):
     state = State((1,), {0: 0.7})
     (found,) = explorers["gaussian"].picture(state).quantiles
     expected = conditional(models["gaussian"], state).ppf([0.05, 0.5, 0.95])
-    np.testing.assert_allclose(found, expected, atol=0.03)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_levels_hold_their_mass(explorers):
+    picture = explorers["gaussian"].picture(State((1,), {0: 0.7}))
+    density = picture.density
+    for mass, level in zip((0.5, 0.9), picture.levels, strict=True):
+        step = np.ptp(picture.ends[0]) / len(density)
+        assert density[density >= level].sum() * step == pytest.approx(mass, abs=0.01)
 
 
 def test_samples_follow_the_conditional(models, explorers):
@@ -162,7 +171,7 @@ def test_one_column_is_enough():
 
 def test_densities_that_are_derived_or_learned_can_be_explored(models):
     derived = Explorer(models["mixture"].condition({0: 0.5}))
-    assert derived.names == ["column 1", "column 2", "column 3"]
+    assert derived.names == ["x0", "x1", "x2"]
     learned = QAFFDESGD(
         n_features=16,
         rank=2,
@@ -195,6 +204,7 @@ def test_old_slices_are_let_go(models, monkeypatch):
     monkeypatch.setattr(views, "MAX_BYTES", 1)
     for k in range(1, 4):
         explorer.picture(State((0,), {k: 0.1}))
+        explorer.picture(State((k,), {0: 0.1}))
     assert len(explorer._slices) == 4
 
 
@@ -205,3 +215,21 @@ def test_work_stops_where_it_is_told_to(explorers):
     with pytest.raises(InterruptedError):
         explorers["mixture"].picture(State((0, 1), {2: -0.4}), stop)
     explorers["mixture"].picture(State((0, 1), {2: -0.4}, draft=True), stop)
+
+
+def held_bytes():
+    """Memory of all tensors that there are."""
+    gc.collect()
+    storages = [o.untyped_storage() for o in gc.get_objects() if type(o) is torch.Tensor]
+    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+
+
+def test_the_cache_counts_what_it_holds(models):
+    explorer = Explorer(models["mixture"])
+    explorer.picture(State((0,), {}))
+    before, counted = held_bytes(), sum(s.nbytes for s in explorer._slices.values())
+    for state in (State((0, 1), {2: 0.1}), State((1, 2), {0: 0.1, 3: 0.0}), State((3,), {0: 0.2})):
+        explorer.picture(state)
+        explorer.picture(replace(state, draft=True))
+    counted = sum(s.nbytes for s in explorer._slices.values()) - counted
+    assert counted == pytest.approx(held_bytes() - before, rel=0.1)

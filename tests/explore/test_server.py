@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qaffde.explore import Explorer, ExplorerServer
+from qaffde.explore import server as server_module
 from qaffde.explore.requests import RequestError, State, parse_state
-from qaffde.explore.server import HEADERS, MAX_BODY, PAGES
+from qaffde.explore.server import HEADERS, KINDS, MAX_BODY, PAGES
 
 PLANE = {"shown": [0, 1], "given": {"2": 0.4}, "box": [[-1, 1], [None, 0.5]], "samples": 20}
 
 
 def get(connection, path, **headers):
-    connection.request("GET", path, headers=headers)
+    connection.request("GET", connection.prefix + path, headers=headers)
     response = connection.getresponse()
     return response, response.read()
 
@@ -35,8 +36,10 @@ def raw(server, text):
 
 
 def test_every_part_of_the_page_is_there(connection):
-    for path, (_, kind) in PAGES.items():
+    assert {"", "explorer.css", "explorer.js", "link.js", "icon.svg"} <= set(PAGES)
+    for path, name in PAGES.items():
         response, body = get(connection, path)
+        kind = KINDS[name[name.rindex(".") :]]
         assert (response.status, response.headers["Content-Type"]) == (200, kind)
         assert b"://" not in body.replace(b"http://www.w3.org/2000/svg", b"")
         for name, value in HEADERS.items():
@@ -51,7 +54,7 @@ def test_the_page_may_load_nothing_from_elsewhere():
 
 
 def test_the_model_is_described(connection):
-    found = json.loads(get(connection, "/api/model")[1])
+    found = json.loads(get(connection, "api/model")[1])
     assert [c["name"] for c in found["columns"]][3] == "<b>odd</b> name"
     for column in found["columns"]:
         low, high = column["ends"]
@@ -100,9 +103,9 @@ def test_one_connection_serves_many_pictures(post):
         b'{"shown": [0], "given": {"1": null}}': "column 1 must be a number",
         b'{"shown": [0], "given": {"0": 1}}': "cannot be both",
         b'{"shown": [0], "given": {"1": 1e200}}': "nearer to the data",
-        b'{"shown": [0], "box": 3}': "pair of ends",
-        b'{"shown": [0], "box": [[0, 1], [0, 1]]}': "pair of ends",
-        b'{"shown": [0], "box": [[0]]}': "pairs of numbers",
+        b'{"shown": [0], "box": 3}': "a pair of numbers",
+        b'{"shown": [0], "box": [[0, 1], [0, 1]]}': "a pair of numbers",
+        b'{"shown": [0], "box": [[0]]}': "a pair of numbers",
         b'{"shown": [0], "box": [[1, 0]]}': "above the upper",
         b'{"shown": [0], "samples": 1e9}': "whole number",
         b'{"shown": [0], "samples": 100000}': "from 0 to 2000",
@@ -159,29 +162,30 @@ def test_any_bytes_are_refused_or_read(body):
     ],
 )
 def test_other_hosts_are_refused(server, host):
-    text = f"GET /api/model HTTP/1.1\r\nHost: {host.format(port=server.server_port)}\r\n\r\n"
+    host = host.format(port=server.server_port)
+    text = f"GET {server.prefix}api/model HTTP/1.1\r\nHost: {host}\r\n\r\n"
     answer = raw(server, text.encode())
     assert answer.startswith(b"HTTP/1.1 403")
     assert b"median" not in answer
 
 
 def test_a_request_needs_one_host(server):
-    port = server.server_port
-    assert raw(server, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403")
-    twice = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\n\r\n"
+    port, start = server.server_port, f"GET {server.prefix} HTTP/1.1\r\n"
+    assert raw(server, f"{start}\r\n".encode()).startswith(b"HTTP/1.1 403")
+    twice = f"{start[:-2]}\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\n\r\n"
     assert raw(server, twice.encode()).startswith(b"HTTP/1.1 403")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
 def test_names_of_this_machine_are_known(server, connection, host):
-    assert get(connection, "/", Host=host.format(port=server.server_port))[0].status == 200
+    assert get(connection, "", Host=host.format(port=server.server_port))[0].status == 200
 
 
 def test_other_sites_are_refused(server, post, connection):
     assert post(PLANE, Origin=f"http://127.0.0.1:{server.server_port}")[0] == 200
     for origin in ("http://evil.example", "null", f"https://127.0.0.1:{server.server_port}"):
         assert post(PLANE, Origin=origin)[0] == 403
-    assert get(connection, "/api/model", **{"Sec-Fetch-Site": "cross-site"})[0].status == 403
+    assert get(connection, "api/model", **{"Sec-Fetch-Site": "cross-site"})[0].status == 403
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,8 @@ def test_bodies_of_the_wrong_kind_are_refused(server, headers, status):
     sent = {"Content-Type": "application/json", "Content-Length": "2", **headers}
     lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
     host = f"Host: 127.0.0.1:{server.server_port}\r\n"
-    answer = raw(server, f"POST /api/picture HTTP/1.1\r\n{host}{lines}\r\n{{}}".encode("latin-1"))
+    start = f"POST {server.prefix}api/picture HTTP/1.1\r\n"
+    answer = raw(server, f"{start}{host}{lines}\r\n{{}}".encode("latin-1"))
     assert answer.startswith(f"HTTP/1.1 {status}".encode())
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
 
@@ -224,7 +229,7 @@ def test_broken_requests_get_an_error_and_harm_nobody(server, post, text):
 
 
 @pytest.mark.parametrize(
-    "path", ["/../server.py", "/explorer.py", "/%2e%2e/x", "//etc/passwd", "/api"]
+    "path", ["../server.py", "explorer.py", "%2e%2e/x", "/etc/passwd", "api", "explorer.html/"]
 )
 def test_only_the_parts_of_the_page_are_served(connection, path):
     response, body = get(connection, path)
@@ -245,11 +250,10 @@ def test_a_failure_is_told_and_does_not_end_the_server(server, post, monkeypatch
 
 def test_a_connection_that_breaks_harms_nobody(server, post):
     host = f"Host: 127.0.0.1:{server.server_port}\r\nContent-Type: application/json\r\n"
+    start = f"POST {server.prefix}api/picture HTTP/1.1\r\n"
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", server.server_port)) as link:
-            link.sendall(
-                f"POST /api/picture HTTP/1.1\r\n{host}Content-Length: 50\r\n\r\n{{".encode()
-            )
+            link.sendall(f"{start}{host}Content-Length: 50\r\n\r\n{{".encode())
     assert post(PLANE)[0] == 200
 
 
@@ -272,7 +276,9 @@ def test_a_draft_stops_an_exact_picture(server, post, monkeypatch):
     started.wait(30)
     other = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     body = json.dumps({**PLANE, "draft": True})
-    other.request("POST", "/api/picture", body, {"Content-Type": "application/json"})
+    other.request(
+        "POST", f"{server.prefix}api/picture", body, {"Content-Type": "application/json"}
+    )
     assert other.getresponse().status == 200
     other.close()
     waiter.join(30)
@@ -285,3 +291,72 @@ def test_port_zero_finds_free_ports(named_model):
         assert first.address.startswith("http://127.0.0.1:")
         assert first.server_port != second.server_port
         assert first.server_address[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/api/model", "/explorer.js", "/{wrong}/", "/{wrong}/api/model", "{short}"]
+)
+def test_nobody_gets_in_without_the_token(server, connection, path):
+    wrong, short = server.prefix[1:-1][::-1], server.prefix[:-2]
+    connection.prefix = ""
+    response, body = get(connection, path.format(wrong=wrong, short=short))
+    assert response.status == 403
+    assert json.loads(body) == {"error": "the address lacks the token that was printed"}
+    body = json.dumps(PLANE)
+    connection.request("POST", "/api/picture", body, {"Content-Type": "application/json"})
+    assert connection.getresponse().status == 403
+
+
+def test_tokens_are_long_and_new(named_model):
+    explorer = Explorer(named_model)
+    with ExplorerServer(explorer, {}) as first, ExplorerServer(explorer, {}) as second:
+        assert first.prefix != second.prefix
+        assert len(first.prefix) > 40
+        assert first.address.endswith(first.prefix)
+
+
+def test_connections_are_limited_and_room_comes_back(server, post):
+    before = threading.active_count()
+    limit = server_module.MAX_CONNECTIONS
+    with contextlib.ExitStack() as opened:
+        links = [
+            opened.enter_context(
+                socket.create_connection(("127.0.0.1", server.server_port), timeout=30)
+            )
+            for _ in range(limit + 20)
+        ]
+        assert links[-1].recv(1) == b""  # closed at once
+        assert threading.active_count() - before <= limit
+    deadline = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert post({"shown": [0], "draft": True})[0] == 200
+
+
+def test_pictures_that_wait_are_limited(server, monkeypatch):
+    release, answers = threading.Event(), []
+
+    def slow(state, check):
+        release.wait(30)
+        return picture(state)
+
+    def ask():
+        try:
+            answers.append(server.picture(State((0,), {}, draft=True)))
+        except server_module.SupersededError:
+            answers.append(None)
+
+    picture = server.explorer.picture
+    monkeypatch.setattr(server.explorer, "picture", slow)
+    threads = [threading.Thread(target=ask) for _ in range(server_module.MAX_WAITING + 6)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 30
+    while answers.count(None) < 5 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    release.set()
+    for thread in threads:
+        thread.join(30)
+    assert answers.count(None) == 5
+    assert len(answers) == len(threads)
+    assert server.asked == 0

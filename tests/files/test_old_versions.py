@@ -1,10 +1,13 @@
-"""Files of every format so far stay readable, or are refused by a sentence that says what to do.
+"""Files of every format so far are read, converted, or refused with what to do about it.
 
 The files under ``tests/data`` were written when their format was new, with scores of some rows
 beside them. They are never written again: a new format gets files of its own.
 """
 
 import json
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +15,18 @@ import pytest
 import torch
 
 import qaffde
-from benchmarks import fuzz_files
+from benchmarks.faults import files as damaged_files
+from benchmarks.faults.__main__ import USED
 from qaffde import QAFFDE, QAFFDESGD, ComputeConfig, FileError, SelectionPolicy, TrainingConfig
 from qaffde.files.format import FORMAT, pack, unpack
 from qaffde.files.model import loads
-from tests.file_models import BENT, FRAME, X
+from tests.file_models import FRAME, X
+from tools.convert_model import convert
 
 pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
-DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data"
 FILES = sorted(DATA.glob("v*/*.safetensors"))
 FACTS = {file: json.loads(file.with_suffix(".json").read_text()) for file in FILES}
 READ = [file for file in FILES if "scores" in FACTS[file]]
@@ -31,8 +37,14 @@ def label(file):
     return f"{file.parent.name}/{file.stem}"
 
 
+def loaded(file):
+    """The model of a file, after a conversion if it has another format."""
+    content = file.read_bytes()
+    return loads(convert(content) if file.parent.name == "v1" else content)
+
+
 def first_format(name):
-    return qaffde.load(DATA / "v1" / f"{name}.safetensors")
+    return loaded(DATA / "v1" / f"{name}.safetensors")
 
 
 def test_every_format_has_files():
@@ -43,7 +55,7 @@ def test_every_format_has_files():
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_models_answer_as_they_did(file):
     expected = FACTS[file]
-    model = qaffde.load(file)
+    model = loaded(file)
     assert type(model).__name__ == expected["class"]
     assert list(getattr(model, "feature_names_in_", [])) == expected["names"]
     answer = getattr(model, expected.get("method", "score_samples"))
@@ -54,7 +66,7 @@ def test_models_answer_as_they_did(file):
 @pytest.mark.parametrize("file", READ, ids=label)
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_models_are_saved_in_the_format_of_today(file, tmp_path):
-    qaffde.load(file).save(tmp_path / "model")
+    loaded(file).save(tmp_path / "model")
     assert unpack((tmp_path / "model").read_bytes())[0]["format"] == FORMAT
     model = qaffde.load(tmp_path / "model")
     answer = getattr(model, FACTS[file].get("method", "score_samples"))
@@ -66,7 +78,27 @@ def test_models_are_saved_in_the_format_of_today(file, tmp_path):
 def test_what_is_no_longer_read_says_so(file):
     said = f"holds a {FACTS[file]['refused']} of format 1, which .* load it with qaffde 0.1.0, or"
     with pytest.raises(FileError, match=said):
+        convert(file.read_bytes())
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.parent.name == "v1"], ids=label)
+def test_the_first_format_is_refused_until_it_is_converted(file):
+    with pytest.raises(FileError, match=r"has format 1, .*: run python tools/convert_model.py"):
         qaffde.load(file)
+
+
+def test_the_converter_as_a_command(tmp_path):
+    old, new = DATA / "v1" / "qaffde_box.safetensors", tmp_path / "new"
+
+    def run(*arguments):
+        command = [sys.executable, "tools/convert_model.py", *map(str, arguments)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert run(old, new).returncode == 0
+    assert isinstance(qaffde.load(new), QAFFDE)
+    assert "the file has format 2, written by" in run(new, tmp_path / "again").stderr
+    assert run(old).stderr.startswith("usage: ")
+    assert not (tmp_path / "again").exists()
 
 
 def test_parameters_moved_into_configurations():
@@ -78,9 +110,11 @@ def test_parameters_moved_into_configurations():
     assert (unfitted.policy, unfitted.base_measure) == (None, 4)
     assert unfitted.compute == ComputeConfig(dtype="float32")
     assert not unfitted.__sklearn_is_fitted__()
-    shear = first_format("qaffdesgd_shear")
+    given = {"initialisation": "random", "batch_size": 64, "patience": None}
+    box = DATA / "v1" / "qaffdesgd_box.safetensors"
+    other = forged(box, lambda o, _: o[-1]["fields"]["parameters"]["dict"].update(given))
     training = {"initialization": "random", "batch_size": 64, "patience": None, "max_iter": 5}
-    assert shear.training == TrainingConfig(**training)
+    assert loads(convert(other)).training == TrainingConfig(**training)
     assert first_format("qaffdesgd_kernel").base_measure == "kernel"
 
 
@@ -101,15 +135,14 @@ def test_updates_of_an_old_stream_go_on():
     np.testing.assert_allclose(both.score_samples(FRAME), again.score_samples(FRAME), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["qaffdesgd_box", "qaffdesgd_shear", "qaffdesgd_kernel"])
+@pytest.mark.parametrize("name", ["qaffdesgd_box", "qaffdesgd_kernel"])
 def test_plans_of_maximum_likelihood(name):
-    model, rows = first_format(name), BENT if "shear" in name else X
+    model = first_format(name)
     assert model.plan_.ridge == pytest.approx(0.01 if "kernel" not in name else 100 / len(X))
     np.testing.assert_allclose(model.bandwidth_, 0.8)
     training = TrainingConfig(max_iter=5)
-    encoder = {"encoder": "shear"} if "shear" in name else {}
-    again = QAFFDESGD(plan=model.plan_, training=training, random_state=0, **encoder).fit(rows)
-    assert abs(again.score(rows) - model.score(rows)) < 0.1
+    again = QAFFDESGD(plan=model.plan_, training=training, random_state=0).fit(X)
+    assert abs(again.score(X) - model.score(X)) < 0.1
 
 
 OLD_BOX = DATA / "v1" / "qaffde_box.safetensors"
@@ -117,17 +150,17 @@ OLD = [file for file in FILES if file.parent.name == "v1"]
 
 
 def forged(file, change):
-    header, arrays = unpack(file.read_bytes())
+    header, arrays = unpack(file.read_bytes(), version=1)
     change(header["objects"], arrays)
     return pack(header, arrays)
 
 
-RHO = next(name for name in unpack(OLD_BOX.read_bytes())[1] if ".rho." in name)
+RHO = next(name for name in unpack(OLD_BOX.read_bytes(), version=1)[1] if ".rho." in name)
 FORGED = {
     "frame": (
         "qaffde_box",
         lambda o, _: o[-1]["fields"].update(frame=3),
-        "frame is not of type Frame",
+        "cannot be converted",
     ),
     "measure": (
         "qaffde_box",
@@ -142,13 +175,13 @@ FORGED = {
     "density": (
         "qaffdesgd_box",
         lambda o, _: o[-1]["fields"].update(density={"object": 0}),
-        "density is not of type",
+        "cannot be converted",
     ),
     "rho": ("qaffde_box", lambda _, a: a[RHO].fill(np.nan), "rho holds NaN"),
     "field": (
         "qaffdesgd_box",
         lambda o, _: o[-1]["fields"].update(plan=None),
-        "plan is not known",
+        "plan is not known in format 1",
     ),
 }
 
@@ -157,11 +190,25 @@ FORGED = {
 def test_forged_files_of_format_1(case):
     name, change, message = FORGED[case]
     with pytest.raises(FileError, match=message):
-        loads(forged(DATA / "v1" / f"{name}.safetensors", change))
+        convert(forged(DATA / "v1" / f"{name}.safetensors", change))
+
+
+def outcome(content):
+    """What a content of format 1 gives once it is converted."""
+    try:
+        return damaged_files.outcome(convert(content))
+    except FileError as error:
+        return "refused" if str(error).isprintable() else "unclear message"
 
 
 def test_mutated_files_of_format_1():
     contents = [file.read_bytes() for file in OLD]
-    found = {n: fuzz_files.outcome(fuzz_files.mutate(contents, n)[1]) for n in range(400)}
-    assert {n: what for n, what in found.items() if what not in fuzz_files.FINE} == {}
-    assert {"refused", "loaded, used"} <= set(found.values())
+    unpack_first = partial(unpack, version=1)
+    found = set()
+    for number in range(400):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(damaged_files, "unpack", unpack_first)
+            content = damaged_files.mutate(contents, np.random.default_rng(number))
+        found.add(outcome(content))
+    assert found <= USED
+    assert {"refused", "loaded, used"} <= found

@@ -24,7 +24,7 @@ def through_pickle(model):
     return pickle.loads(pickle.dumps(model))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if "encoder" not in name])
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("through", [through_pickle, through_skops, copy.deepcopy, copy.copy])
 def test_models_come_back(name, through):
     model = fitted(name)
@@ -49,7 +49,7 @@ def test_skops_takes_pipelines():
 
 
 def test_an_encoder_of_ones_own_is_for_pickle():
-    model = QAFFDESGD(encoder=Stretch())
-    assert isinstance(through_pickle(model).encoder, Stretch)
+    model = QAFFDESGD(transformation=Stretch())
+    assert isinstance(through_pickle(model).transformation, Stretch)
     with pytest.raises(FileError, match="keep such a model by pickle"):
         skops.dumps(model)

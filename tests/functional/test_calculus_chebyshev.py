@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from qaffde import functional as QF
 from qaffde.functional.chebyshev import (
     antiderivative,
     chebyshev_nodes,
@@ -43,11 +42,3 @@ def test_inverse_of_increasing_series(power):
     torch.testing.assert_close(series_at(c, found), level, rtol=0, atol=1e-12)
     found = invert_increasing(c[:1], slope[:1], level)  # one series for all
     torch.testing.assert_close(series_at(c, found), level, rtol=0, atol=1e-12)
-
-
-def test_spectrum_of_equal_and_single_states():
-    equal, single = torch.full((8,), 1 / 8), torch.tensor([1.0, 0.0])
-    torch.testing.assert_close(QF.purity(equal), torch.tensor(1 / 8))
-    torch.testing.assert_close(QF.von_neumann_entropy(equal), torch.tensor(math.log(8)))
-    assert QF.purity(single) == 1
-    assert QF.von_neumann_entropy(single) == 0

@@ -21,6 +21,19 @@ def test_each_class_is_a_born_density_with_a_background():
         torch.testing.assert_close(log_p[:, c].exp(), (1 - EPSILON) * alone + background)
 
 
+def test_compiled_densities_are_those_that_gradients_flow_through():
+    born = ClassBorn(FEATURES, FACTOR, MEASURE, EPSILON)
+    points = torch.cat([POINTS, 1e3 * POINTS]).requires_grad_()
+    expected = born(points)
+    expected.sum().backward()
+    assert points.grad[:50].isfinite().all()
+    with torch.no_grad():
+        torch.testing.assert_close(born(points), expected)
+        born.factor.mul_(0.5)  # what was compiled is not of this factor
+        log_p = born(points[:50])
+    assert (log_p < expected[:50]).all()
+
+
 def test_units_keep_the_mass(legendre):
     born = ClassBorn(FEATURES, FACTOR, MEASURE, EPSILON)
     scale = torch.tensor([0.5, 2.0], dtype=torch.float64)

@@ -141,7 +141,7 @@ def test_values_have_no_gradients_and_learning_keeps_none():
 def test_copies_start_empty(clone):
     density = density_of()
     expected = answers(density)
-    size = len(pickle.dumps(density))
+    size = len(pickle.dumps(clone(density_of())))
     copied = clone(density)
     assert all("_derived" not in vars(module) for module in copied.modules())
     assert size == len(pickle.dumps(copied))

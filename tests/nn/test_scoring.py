@@ -15,6 +15,7 @@ from qaffde.nn import (
     GaussianMeasure,
     KernelMeasure,
     StandardizedDensity,
+    expand,
 )
 from qaffde.nn.scoring import Score, compiled_score
 
@@ -101,9 +102,10 @@ def test_each_precision_has_its_form():
 
 
 def test_other_builds_have_no_compiled_score():
-    density = density_of()
-    assert compiled_score(density.density) is None
-    assert compiled_score(StandardizedDensity(density, *EYE)) is None
+    assert compiled_score(expand(density_of())) is None
+    behind = StandardizedDensity(expand(density_of()), 0 * EYE[0], EYE.sum(0))
+    assert compiled_score(behind) is None
+    assert torch.allclose(behind.log_prob(points(5)), density_of().log_prob(points(5)))
 
 
 def test_a_form_does_not_keep_its_density_alive():
@@ -128,4 +130,4 @@ def test_the_width_is_that_of_the_largest_array():
     density.density.density.measure = GaussianMeasure(
         weights, points(40), EYE.expand(40, 2, 2).clone()
     )
-    assert compiled_score(density).width == 2 * (40 + 1)  # and the background
+    assert compiled_score(density).width == 2 * 40

@@ -4,22 +4,18 @@ import math
 
 import torch
 
+from qaffde.parameters import DOUBLE
 from qaffde.selection import ModelSpec
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.methods import Likelihood
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.search import Search
-from qaffde.training.config import DOUBLE
+from qaffde.selection.selector import Likelihood
 
 GENERATOR = torch.Generator().manual_seed(0)
 Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)
 BOX, GAUSSIAN = BaseSpec("box", roomy=True), BaseSpec("gaussian")
 SUMMIT = torch.tensor([0.3, 0.9], dtype=torch.float64)
 BEST_RIDGE = 900.0
-
-
-def n_held_out(splits):
-    return sum(len(split.valid) for split in splits)
 
 
 class Judge:
@@ -29,12 +25,12 @@ class Judge:
         self.bonus = {"box": 0.0, "gaussian": 0.0, "mixture": 0.0} | (bonus or {})
         self.seen = []
 
-    def __call__(self, measure, choice, splits):
+    def __call__(self, measure, choice, split):
         self.seen.append(str(choice))
         away = (choice.bandwidth / SUMMIT).log().square().sum()
         away = away + 0.1 * math.log(choice.ridge / BEST_RIDGE) ** 2
         value = self.bonus[choice.base.name] - away
-        return value.expand(n_held_out(splits))
+        return value.expand(len(split.valid))
 
 
 def search_with(judge, known=None, deadline=math.inf, report=None, rows=Z, policy=DEFAULT_POLICY):

@@ -2,150 +2,112 @@
 
 import math
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 
 from qaffde import SelectionPolicy
-from qaffde.selection.base_measure import BaseSpec, average_mixture
-from qaffde.training.posterior import N_DRAWS
-from tests.selection.judges import BOX, GENERATOR, SUMMIT, Judge, n_held_out, run, search_with
+from qaffde.selection import Moments
+from qaffde.selection.base_measure import N_DRAWS, BaseSpec
+from tests.selection.judges import BOX, GENERATOR, run, search_with
 
 MANY = torch.randn(2500, 4, generator=GENERATOR, dtype=torch.float64)
 OPEN = BaseSpec("mixture", 0)
-SHORT = SelectionPolicy(averaged_choice_work=200)
+SHORT = SelectionPolicy(averaged_work=40)
 
 
-def average_search(bare_bonus):
-    """A judge of four columns that likes a base measure left as it is by so much more."""
+class Likes:
+    """A judge that adds up what it likes about a candidate, with a noise of the size one."""
 
-    def judge(measure, choice, splits):
-        value = torch.tensor(bare_bonus if choice.bare else 0.0, dtype=torch.float64)
-        return (value - choice.ridge / 1e6).expand(n_held_out(splits))
+    def __init__(self, *, bare=0.0, averaged=0.0, name=""):
+        self.bare, self.averaged, self.name, self.seen = bare, averaged, name, []
 
-    return search_with(judge, rows=MANY, policy=SHORT)
+    def __call__(self, measure, choice, split):
+        self.seen.append(choice)
+        noise = torch.linspace(-1, 1, len(split.valid), dtype=torch.float64)
+        value = self.bare * choice.bare + 0.5 * (choice.base.name == self.name)
+        if choice.base.strength is None:
+            return torch.full_like(noise, value - choice.ridge / 1e6)
+        return value + self.averaged + noise
+
+    @property
+    def averages(self):
+        return [choice for choice in self.seen if choice.base.strength is not None]
 
 
-@pytest.mark.parametrize(("bonus", "bare"), [(1.0, True), (0.0, True), (-1.0, False)])
-def test_an_averaged_base_is_bare_unless_the_rule_gains(bonus, bare):
-    found = run(average_search(bonus), [OPEN], free=True)
-    assert found.base.strength is not None
-    assert found.bare == bare
+def run_on(judge, rows=MANY, bases=(OPEN,), *, free=True, deadline=math.inf):
+    search = search_with(judge, rows=rows, policy=SHORT, deadline=deadline)
+    return run(search, list(bases), free=free)
 
 
-class LikesOne:
-    """A judge that likes the candidates of one base measure better."""
+@pytest.mark.parametrize(
+    ("lead", "is_averaged"), [(0.2, True), (0.0, True), (-0.01, True), (-0.2, False)]
+)
+def test_an_average_is_taken_unless_held_out_rows_see_that_it_is_worse(lead, is_averaged):
+    """Its noise is a standard error of about .02."""
+    found = run_on(Likes(bare=1.0, averaged=lead))
+    assert (found.base.strength is not None) is is_averaged
+    assert found.bare
 
-    def __init__(self, name):
-        self.name = name
 
-    def __call__(self, measure, choice, splits):
-        value = 0.5 * (choice.base.name == self.name) - choice.ridge / 1e6
-        return torch.tensor(value, dtype=torch.float64).expand(n_held_out(splits))
+def test_features_are_taken_where_they_gain():
+    found = run_on(Likes(bare=-1.0))
+    assert found.base.strength is None
+    assert not found.bare
+
+
+def test_an_average_is_only_ever_judged_bare_and_on_many_rows():
+    judge = Likes()
+    run_on(judge)
+    assert len({str(choice) for choice in judge.averages}) == 1
+    assert all(choice.bare for choice in judge.averages)
 
 
 @pytest.mark.parametrize("name", ["mixture", "box"])
 def test_of_three_columns_an_average_is_taken_where_it_leads(name):
-    search = search_with(LikesOne(name), rows=MANY[:, :3], policy=SHORT)
-    found = run(search, [BOX, OPEN], free=True)
+    found = run_on(Likes(name=name), MANY[:, :3], (BOX, OPEN))
     assert found.base.name == name
     assert (found.base.strength is None) == (name == "box")
     assert found.bare == (name == "mixture")
 
 
-def test_two_columns_keep_the_most_likely_mixture():
-    search = search_with(Judge(), rows=MANY[:, :2], policy=SHORT)
-    assert search.can_average()
-    assert run(search, [OPEN], free=True).base.strength is None
-
-
-def test_a_base_is_averaged_only_where_that_is_allowed():
-    found = run(average_search(1.0), [OPEN], free=False)
-    assert found.base.strength is None
-    assert not found.bare
-
-
-def test_an_average_is_judged_on_rows_that_it_did_not_see():
-    search = average_search(0.0)
-    split = search.splits[search.rough][0]
-    spec, mixture = search.averaged
-    alone = average_mixture(
-        spec,
-        split.train,
-        split.train_weight,
-        search.generator(),
-        work=SHORT.averaged_choice_work,
-    )
-    assert torch.equal(mixture.means, alone.means)
-
-
-def test_few_rows_of_many_columns_keep_the_most_likely_mixture():
-    search = search_with(LikesOne("mixture"), rows=MANY[:200], policy=SHORT)
-    assert not search.can_average()
-    assert run(search, [OPEN], free=True).base.strength is None
-
-
-class Averages(Judge):
-    """A judge that knows by how much an average is better than all else, row by row."""
-
-    def __init__(self, lead, bonus):
-        super().__init__(bonus)
-        self.lead = lead
-
-    def __call__(self, measure, choice, splits):
-        scores = super().__call__(measure, choice, splits)
-        if choice.bare and choice.base.strength is None:
-            return scores - self.bonus["bare"]
-        if choice.base.strength is None:
-            return scores
-        noise = torch.linspace(-1, 1, len(scores), dtype=scores.dtype)
-        return super().__call__(measure, replace(choice, base=BOX), splits) + self.lead + noise
-
-
-FEW_COLUMNS = SelectionPolicy(averaged_choice_work=200, averaged_work=200, averaged_reach=math.inf)
-ROWS = torch.randn(3000, 2, generator=GENERATOR, dtype=torch.float64)
-
-
 @pytest.mark.parametrize(
-    ("lead", "is_averaged"),
-    [(0.1, True), (0.0, False), (0.005, False), (-0.1, False)],
-)
-def test_an_average_replaces_features_where_rows_see_that_it_is_better(lead, is_averaged):
-    """Its noise is a standard error of about .01."""
-    judge = Averages(lead, {"bare": 1.0})
-    found = run(search_with(judge, rows=ROWS, policy=FEW_COLUMNS), [BOX], free=True)
-    assert (found.base.strength is not None) is is_averaged
-    assert found.bare is is_averaged
-
-
-@pytest.mark.parametrize(
-    ("columns", "free", "left", "reach", "is_averaged"),
+    ("rows", "free", "left"),
     [
-        (2, True, math.inf, math.inf, True),
-        (2, False, math.inf, math.inf, False),
-        (2, True, 10.0, math.inf, False),
-        (2, True, math.inf, -math.inf, False),
-        (1, True, math.inf, math.inf, True),
+        (MANY[:, :2], True, math.inf),
+        (MANY[:, :1], True, math.inf),
+        (MANY[:200], True, math.inf),
+        (MANY, False, math.inf),
+        (MANY, True, -1.0),
     ],
+    ids=["two columns", "one column", "few rows", "given features", "no time"],
 )
-def test_when_an_average_is_tried(columns, free, left, reach, is_averaged, monkeypatch):
-    policy = replace(FEW_COLUMNS, averaged_reach=reach)
-    monkeypatch.setattr("tests.selection.judges.SUMMIT", SUMMIT[:columns])
-    judge = Averages(1.0, {"bare": 1.0})
-    deadline = time.monotonic() + left
-    search = search_with(judge, rows=ROWS[:, :columns], deadline=deadline, policy=policy)
-    found = run(search, [BOX], free=free)
-    assert (found.base.strength is not None) is is_averaged
-    if is_averaged:
-        n_parts = N_DRAWS * policy.averaged_parts * columns
-        assert found.base.n_components == n_parts
-        assert "averaged alone" in str(found)
-
-
-def test_a_bare_mixture_is_not_averaged():
-    judge = Averages(1.0, {"bare": 0.0, "mixture": 0.0})
-    search = search_with(judge, rows=ROWS, policy=FEW_COLUMNS)
-    found = run(search, [BaseSpec("mixture", 2)], free=True)
-    assert found.bare
+def test_where_no_average_is_tried(rows, free, left):
+    judge = Likes(averaged=5.0)
+    found = run_on(judge, rows, free=free, deadline=time.monotonic() + left)
     assert found.base.strength is None
+    assert not judge.averages
+
+
+def test_the_final_average_has_so_many_draws_of_one_size():
+    search = search_with(Likes(averaged=1.0), rows=MANY, policy=SHORT)
+    found = run(search, [OPEN], free=True)
+    judged, size = search.fits[found.base, 0], found.base.n_components
+    final = search.measure(found.base, found.bandwidth, Moments.of(MANY, search.weight))
+    assert len(judged.weights) == len(final.weights) == N_DRAWS * size
+    assert final.weights.sum().item() == pytest.approx(1.0)
+    assert not torch.equal(final.means, judged.means)
+
+
+def test_an_average_is_the_likeliest_of_those_that_are_tried():
+    search = search_with(Likes(), rows=MANY, policy=SHORT)
+    spec, average = search.averaged
+    (split,) = search.splits[search.fine]
+    scores = {
+        other: float(measure.log_density(split.valid).mean())
+        for (other, _), measure in search.fits.items()
+        if other.strength is not None
+    }
+    assert {other.strength for other in scores} == {0.0, SHORT.averaged_strength}
+    assert scores[spec] == max(scores.values())
+    assert torch.equal(average.means, search.fits[spec, 0].means)

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import re
 from dataclasses import FrozenInstanceError, fields
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,8 @@ from qaffde import (
     solve,
     summarize,
 )
-from qaffde.parameters import generator_from
-from qaffde.selection import search, sum_rows
+from qaffde.parameters import DOUBLE, generator_from
+from qaffde.selection import search
 from qaffde.selection.plan import Plan, Trial
 from qaffde.selection.summary import as_source
 
@@ -82,6 +84,18 @@ def test_a_plan_prints_as_a_table_of_what_was_chosen_and_from_what(models, metho
         assert f"{trial.log_likelihood:.5f}" in line
         assert line.endswith("chosen") == trial.chosen
     assert plan.base_measure in repr(plan)
+
+
+@methods
+def test_trials_name_all_that_was_tried(models, method):
+    """Base measure, bandwidths, ridge and features, or that a base measure is left alone."""
+    pattern = r"(box|gaussian|mixture of \d+), bandwidth [^a-z]+, "
+    pattern += r"ridge [\d.]+/n(, 40 features)?" if method == "likelihood" else "40 features"
+    names = [trial.name for trial in models[method].plan_.trials]
+    assert all(re.fullmatch(pattern, name) for name in names), names
+    assert any(name.endswith("40 features") for name in names)
+    tried = {(trial.name, trial.n_rows) for trial in models[method].plan_.trials}
+    assert len(tried) == len(names)
 
 
 def test_a_plan_without_a_search_has_no_trials():
@@ -332,13 +346,29 @@ def test_three_functions_are_maximum_likelihood():
     np.testing.assert_allclose(scores, model.score_samples(NEW), atol=1e-4)
 
 
-def test_sums_of_parts_are_solved_as_all_rows():
-    plan = select(summarize(X), ModelSpec(n_features=40, bandwidth=0.5, base_measure="box"))
-    parts = [sum_rows(plan, as_source(part)) for part in np.array_split(X, 3)]
+@pytest.mark.parametrize("weight", [None, RNG.integers(1, 4, 500)], ids=["equal", "weights"])
+@pytest.mark.parametrize("base_measure", ["box", "gaussian", 2, "kernel"])
+def test_sums_of_parts_are_read_as_all_rows_are_solved(base_measure, weight):
+    spec = ModelSpec(n_features=40, bandwidth=0.5, base_measure=base_measure)
+    plan = select(summarize(X, weight), spec)
+    whole = np.ones(500) if weight is None else weight
+    parts = [
+        as_source(X[part], whole[part]).total(partial(plan.sums, DOUBLE))
+        for part in np.array_split(np.arange(500), 3)
+    ]
+    sums = parts[2] + parts[0] + parts[1]
+    assert sums.weight == pytest.approx(whole.sum())
     with torch.no_grad():
-        scores = solve(plan, parts[2] + parts[0] + parts[1]).log_prob(as_tensor(NEW))
-        expected = solve(plan, X).log_prob(as_tensor(NEW))
-    np.testing.assert_allclose(scores, expected, atol=1e-10)
+        expected = solve(plan, X, weight).log_prob(as_tensor(NEW))
+        for density in (plan.read(sums), solve(plan, sums)):
+            np.testing.assert_allclose(density.log_prob(as_tensor(NEW)), expected, atol=1e-10)
+
+
+def test_sums_name_rows_beyond_the_ends_by_their_number():
+    plan = select(summarize(X), ModelSpec(n_features=40, bandwidth=0.5, base_measure="box"))
+    part = as_tensor(X) + 100, torch.ones(500).double(), range(7000, 7500)
+    with pytest.raises(ValueError, match=r"500 rows lie outside .* the first is row 7000"):
+        plan.sums(DOUBLE, part)
 
 
 def test_names_of_columns_are_in_messages():

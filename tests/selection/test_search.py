@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from qaffde.selection import search as search_module
 from qaffde.selection.base_measure import BaseSpec, within_scale
 from qaffde.selection.plan import Choice
 from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.search import Search, blurrier, stiffer, wider
+from qaffde.selection.search import Search, bare, stiffer, wider
 from tests.selection.judges import (
     BEST_RIDGE,
     BOX,
@@ -20,13 +21,12 @@ from tests.selection.judges import (
     SUMMIT,
     Judge,
     Z,
-    n_held_out,
     run,
     search_with,
 )
 
 ROUGH, FINE = DEFAULT_POLICY.rough_rows, DEFAULT_POLICY.fine_rows
-STEP, RIDGE_STEP = DEFAULT_POLICY.fine_step, DEFAULT_POLICY.ridge_step
+STEP, RIDGE_STEP = DEFAULT_POLICY.rough_step, DEFAULT_POLICY.ridge_step
 
 
 def start_of(search):
@@ -47,7 +47,7 @@ def test_steps_lead_up_from_either_side(bandwidth):
     search = search_with(Judge())
     move = wider(DEFAULT_POLICY.rough_step)
     rows = ROUGH
-    found = search.climb(start, [move], rows, DEFAULT_POLICY.rough_gain, DEFAULT_POLICY.max_steps)
+    found = search.climb(start, [move], rows, DEFAULT_POLICY.rough_gain, max_steps=12)
     for direction in (1, -1):
         assert search.value(move(found, direction), rows) < search.value(found, rows) + 1e-3
     assert search.value(found, rows) > search.value(start, rows)
@@ -56,9 +56,9 @@ def test_steps_lead_up_from_either_side(bandwidth):
 def test_columns_beyond_three_share_their_stretch():
     rows = torch.randn(200, 4, generator=GENERATOR, dtype=torch.float64)
 
-    def judge(measure, choice, splits):
+    def judge(measure, choice, split):
         away = (choice.bandwidth.log().mean() - math.log(0.5)).square()
-        return -away.expand(n_held_out(splits))
+        return -away.expand(len(split.valid))
 
     found = run(search_with(judge, rows=rows), [GAUSSIAN], None, 100.0)
     ratio = found.bandwidth / start_of(search_with(judge, rows=rows))
@@ -94,29 +94,28 @@ def test_the_better_measure_is_taken_at_its_own_summit(better):
     assert found.base.name == better
 
 
+MORE = torch.randn(4000, 2, generator=GENERATOR, dtype=torch.float64)
+TWO_LEVELS = replace(DEFAULT_POLICY, rough_rows=1000, fine_rows=4000)
+TWO = BaseSpec("mixture", 2)
+
+
 class TellsFew:
-    """A judge to which measures look alike unless there are folds, and bare ones gain so much."""
+    """A judge to which measures look alike on few rows, and bare ones gain so much."""
 
     def __init__(self, fine, bare=-1.0):
         self.fine, self.bare, self.bared = fine, bare, []
 
-    def __call__(self, measure, choice, splits):
-        noise = torch.linspace(-1, 1, n_held_out(splits), dtype=torch.float64)
+    def __call__(self, measure, choice, split):
+        noise = torch.linspace(-1, 1, len(split.valid), dtype=torch.float64)
         if choice.bare:
             self.bared.append(choice)
             return noise + self.fine.get("mixture", 0.0) + self.bare
-        folds = len(splits[0].train) != N_ROUGH
-        return noise + (self.fine.get(choice.base.name, 0.0) if folds else 0.0)
-
-
-MORE = torch.randn(1200, 2, generator=GENERATOR, dtype=torch.float64)
-N_ROUGH = 960
-TWO = BaseSpec("mixture", 2)
+        is_fine = len(split.train) + len(split.valid) == TWO_LEVELS.fine_rows
+        return noise + (self.fine.get(choice.base.name, 0.0) if is_fine else 0.0)
 
 
 def run_on_more(judge, specs, *, free=True, deadline=math.inf):
-    search = search_with(judge, deadline=deadline, rows=MORE)
-    assert len(search.splits[ROUGH][0].train) == N_ROUGH
+    search = search_with(judge, deadline=deadline, rows=MORE, policy=TWO_LEVELS)
     return run(search, specs, free=free)
 
 
@@ -146,8 +145,22 @@ def test_a_mixture_is_bare_only_where_that_is_allowed():
 
 def test_a_bare_box_is_not_thought_of():
     judge = TellsFew({"box": 0.01}, 1.0)
-    assert run_on_more(judge, [BOX, TWO]).base.name == "box"
+    assert run_on_more(judge, [BOX]).base.name == "box"
     assert not judge.bared
+
+
+def test_the_last_candidates_have_all_their_features():
+    sizes = {}
+
+    def judge(measure, choice, split):
+        n_rows = len(split.train) + len(split.valid)
+        sizes.setdefault(n_rows, set()).add(choice.n_features)
+        return torch.zeros(len(split.valid), dtype=torch.float64)
+
+    run_on_more(judge, [BOX, TWO])
+    n_train = 0.7 * TWO_LEVELS.rough_rows
+    few = n_train // TWO_LEVELS.rows_per_feature
+    assert sizes == {TWO_LEVELS.rough_rows: {few}, TWO_LEVELS.fine_rows: {0, few}}
 
 
 def test_an_open_size_becomes_that_of_the_chosen_mixture():
@@ -170,9 +183,11 @@ def test_after_the_deadline_no_step_is_taken():
 def test_the_deadline_cuts_the_way_short(monkeypatch):
     whole, cut = Judge(), Judge()
     run(search_with(whole), [BOX])
+    search = search_with(cut, deadline=3)
+    assert len(search.mixture.weights) == 1
     clock = iter(range(1000))
     monkeypatch.setattr(search_module.time, "monotonic", lambda: next(clock))
-    run(search_with(cut, deadline=3), [BOX])
+    run(search, [BOX])
     assert 0 < len(set(cut.seen)) < len(set(whole.seen))
     assert cut.seen == whole.seen[: len(cut.seen)]
 
@@ -183,10 +198,10 @@ def test_a_candidate_that_would_end_too_late_is_not_begun(monkeypatch):
     finished = []
 
     class SlowJudge(Judge):
-        def __call__(self, measure, choice, splits):
+        def __call__(self, measure, choice, split):
             now[0] += 10.0
             finished.append(now[0])
-            return super().__call__(measure, choice, splits)
+            return super().__call__(measure, choice, split)
 
     run(search_with(SlowJudge(), deadline=215.0), [BOX])
     assert 150.0 <= finished[-1] <= 215.0
@@ -194,12 +209,84 @@ def test_a_candidate_that_would_end_too_late_is_not_begun(monkeypatch):
 
 @pytest.mark.parametrize("rows", [ROUGH, FINE])
 def test_no_fitted_base_has_seen_the_rows_that_judge_it(rows):
-    def judge(measure, choice, splits):
-        (split,) = splits
+    def judge(measure, choice, split):
         assert torch.allclose(measure.means.squeeze(0), split.train.mean(0), atol=1e-4)
         return split.valid[:, 0]
 
     search_with(judge).scores(Choice(BaseSpec("mixture", 1), torch.ones(2)), rows)
+
+
+def fits_of(rows, policy, level):
+    """State of each base measure on which candidates of a level are judged."""
+    found = {}
+
+    def judge(measure, choice, split):
+        found[choice.base] = measure.state_dict()
+        return torch.zeros(len(split.valid), dtype=torch.float64)
+
+    search = search_with(judge, rows=rows, policy=policy)
+    mixture = BaseSpec("mixture", len(search.mixture.weights))
+    for spec in (BOX, GAUSSIAN, mixture, search.averaged[0]):
+        search.scores(Choice(spec, torch.ones(rows.shape[1])), level)
+    return found, search.splits[level]
+
+
+ONE_SIZE = {"mixture_sizes": (2,), "averaged_work": 40}
+
+
+@pytest.mark.parametrize("n", [1500, 4000, 6000])
+@pytest.mark.parametrize("level", [TWO_LEVELS.rough_rows, TWO_LEVELS.fine_rows])
+def test_held_out_rows_of_both_levels_change_no_base_measure(n, level):
+    """Also where the few rows are not all held out by the split of more."""
+    policy = replace(TWO_LEVELS, **ONE_SIZE)
+    rows = torch.randn(n, 3, generator=GENERATOR, dtype=torch.float64)
+    plain, (split,) = fits_of(rows, policy, level)
+    is_held_out = (rows[:, None, 0] == split.valid[None, :, 0]).any(1)
+    assert is_held_out.sum() == len(split.valid) == int(0.3 * min(n, level))
+    other = torch.where(is_held_out[:, None], 5 - 2 * rows, rows)
+    moved, (other_split,) = fits_of(other, policy, level)
+    assert torch.equal(other_split.train, split.train)
+    assert not torch.equal(other_split.valid, split.valid)
+    assert {BOX, GAUSSIAN, TWO} <= plain.keys() & moved.keys()
+    for spec in plain.keys() & moved.keys():
+        assert all(torch.equal(value, moved[spec][key]) for key, value in plain[spec].items())
+
+
+def test_few_rows_are_held_out_by_the_split_of_more():
+    search = search_with(Judge(), rows=MORE, policy=TWO_LEVELS)
+    (rough,), (fine,) = search.splits[search.rough], search.splits[search.fine]
+    assert (len(rough.train), len(rough.valid)) == (700, 300)
+    assert (len(fine.train), len(fine.valid)) == (2800, 1200)
+    assert torch.equal(torch.cat([rough.valid, rough.train]), fine.valid[:1000])
+
+
+@pytest.mark.parametrize("n", [600, 2000])
+def test_first_looks_at_few_rows_have_base_measures_that_did_not_see_them(n):
+    """Fewer rows than those of folds, of more."""
+    policy = replace(TWO_LEVELS, rough_rows=300)
+
+    def judge(measure, choice, split):
+        held_out = fitted_to[len(measures) % len(fitted_to)].valid
+        assert (split.valid[:, None] == held_out[None]).all(2).any(1).all()
+        measures.append(measure)
+        return split.valid[:, 0]
+
+    measures = []
+    search = search_with(judge, rows=MORE[:n], policy=policy)
+    fitted_to = search.splits[search.fine]
+    search.scores(Choice(BaseSpec("mixture", 1), torch.ones(2)), search.rough)
+    for measure, split in zip(measures, fitted_to, strict=False):
+        assert torch.allclose(measure.means.squeeze(0), split.train.mean(0), atol=1e-4)
+
+
+def test_folds_of_few_rows_hold_out_each_row_once():
+    search = search_with(Judge())
+    for rows in (search.rough, search.fine):
+        splits = search.splits[rows]
+        assert [len(split.valid) for split in splits] == [50] * 4
+        held_out = torch.cat([split.valid for split in splits])
+        assert torch.equal(held_out.sort(0)[0], Z.sort(0)[0])
+        assert all(len(split.train) == 150 for split in splits)
 
 
 def test_known_values_are_not_judged_again():
@@ -241,8 +328,8 @@ def test_the_final_mixture_is_the_same_whether_values_were_known_or_not():
 def test_weights_count_in_the_mean():
     weight = torch.arange(200, dtype=torch.float64) + 1
 
-    def judge(measure, choice, splits):
-        return torch.cat([split.valid[:, 0] for split in splits])
+    def judge(measure, choice, split):
+        return split.valid[:, 0]
 
     search = Search(Z, weight, judge, policy=DEFAULT_POLICY, seed=0)
     value = search.value(Choice(BOX, torch.ones(2)), ROUGH)
@@ -257,17 +344,21 @@ def test_moves_go_back_and_forth():
     assert torch.equal(wider(2.0, first)(moved, -1).bandwidth, start.bandwidth)
     assert stiffer(3.0)(start, 1).ridge == pytest.approx(30.0)
     assert stiffer(3.0)(stiffer(3.0)(start, 1), -1).ridge == pytest.approx(10.0)
-    blurred = blurrier(0.4)(start, 1)
-    assert blurred.base.blur == pytest.approx(0.4)
-    assert blurrier(0.4)(blurrier(0.4)(blurred, -1), -1).base.blur == 0.0
+    assert bare(start).bare
+    assert not start.bare
 
 
 def test_candidates_are_named_by_all_that_they_are():
     h = torch.tensor([0.5, 2.0])
+    average = BaseSpec("mixture", 3, strength=20.0)
     names = {
-        str(Choice(spec, width, ridge))
-        for spec in (BOX, GAUSSIAN, BaseSpec("mixture", 2), BaseSpec("mixture", 3))
+        str(Choice(spec, width, ridge, n_features=size))
+        for spec in (BOX, GAUSSIAN, BaseSpec("mixture", 2), BaseSpec("mixture", 3), average)
         for width in (h, 2 * h)
         for ridge in (1.0, 3.0)
+        for size in (0, 64, 125)
     }
-    assert len(names) == 16
+    assert len(names) == 60
+    name = "box, bandwidth 0.5, 2, ridge 3/n, 64 features"
+    assert str(Choice(BOX, h, 3.0, n_features=64)) == name
+    assert str(bare(Choice(average, h, 3.0))) == "mixture of 3 averaged alone"

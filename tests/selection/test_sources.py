@@ -1,5 +1,6 @@
 """Rows that are read a block at a time give the fit of rows in memory."""
 
+import os
 import re
 import tracemalloc
 from itertools import pairwise
@@ -12,9 +13,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde.estimators import base
 from qaffde.selection import summary as sources
 from qaffde.selection.summary import ChunkSource
-from qaffde.streams import blocks, chunked, chunks, readers
+from qaffde.streams import blocks, chunked, chunks, files
 from qaffde.streams.blocks import reblocked
 
 N = 2500
@@ -28,7 +30,8 @@ FRAME = pd.DataFrame(X, columns=NAMES).assign(w=WEIGHT)
 def small_blocks(monkeypatch):
     """Blocks of 1024 rows, and arrays that are large."""
     monkeypatch.setattr(blocks, "BLOCK_ROWS", 1024)
-    monkeypatch.setattr(chunked, "LARGE", 1000)
+    for module in (base, chunked):
+        monkeypatch.setattr(module, "LARGE", 1000)
 
 
 def model(**parameters):
@@ -106,8 +109,8 @@ def test_parquet_gives_the_fit_in_memory(folder):
 def test_weights_come_with_chunks():
     pairs = zip(np.array_split(X, 5), np.array_split(WEIGHT, 5), strict=True)
     assert_same(model().fit(chunks(list(pairs))), in_memory(WEIGHT))
-    frames = chunks(pieces(FRAME, 3), columns=NAMES, weights="w")
-    assert_same(model().fit(frames), in_memory(WEIGHT))
+    frames = [(frame[NAMES], frame["w"]) for frame in pieces(FRAME, 3)]
+    assert_same(model().fit(chunks(frames)), in_memory(WEIGHT))
 
 
 def test_the_untuned_fit_is_that_in_memory():
@@ -250,10 +253,9 @@ BAD = {
     "has no chunks": (lambda: chunks([]), {}),
     "constant column": (lambda: chunks([X * 0]), {}),
     "does not exist": (lambda: "nowhere.parquet", {}),
-    "no column c": (lambda: chunks([FRAME], columns=["c"]), {}),
-    "is not a data frame": (lambda: chunks([X], weights="w"), {}),
-    "weights as an array belong to": (lambda: chunks([X], weights=WEIGHT), {}),
-    "an array has no column names": (lambda: chunks(X, columns=["a"]), {}),
+    "columns and weights by name belong to files": (lambda: chunks([X], weights="w"), {}),
+    "give arrays their weights as an array": (lambda: chunks(X, columns=["a"]), {}),
+    "and chunks as pairs (rows, weights)": (lambda: chunks([X], weights=WEIGHT), {}),
     "rows must be an array of numbers": (lambda: chunks(X[0]), {}),
     "got int": (lambda: chunks(3), {}),
 }
@@ -294,12 +296,14 @@ def test_columns_of_a_data_set_are_checked(tmp_path):
         chunks(tmp_path / "t.parquet", columns=["a", "b"])
     with pytest.raises(ValueError, match="no column but that of the weights"):
         chunks(tmp_path / "t.parquet", columns=[], weights="a")
+    with pytest.raises(ValueError, match="belong to an array of rows; name a column"):
+        chunks(tmp_path / "t.parquet", weights=[1.0, 2.0])
 
 
 def test_weights_beside_a_stream_are_rejected():
     with pytest.raises(ValueError, match="come with its rows"):
         model().fit(chunks([X]), sample_weight=WEIGHT)
-    with pytest.raises(ValueError, match="already"):
+    with pytest.raises(ValueError, match="belong to files"):
         chunks(chunks([X]), weights="w")
 
 
@@ -331,7 +335,7 @@ def test_pages_of_a_file_are_given_back_but_no_changes_lost(tmp_path):
         array = np.load(tmp_path / "rows.npy", mmap_mode=mode)
         if mode != "r":
             array[0, 0] = 7.0
-        readers.release_pages(np.asarray(array)[5:])
+        files.release_pages(np.asarray(array)[5:])
         assert array[0, 0] == (X[0, 0] if mode == "r" else 7.0)
 
 
@@ -339,3 +343,37 @@ def test_scores_of_a_mapped_array(mapped):
     fit = model().fit(mapped)
     np.testing.assert_array_equal(fit.score_samples(mapped), fit.score_samples(X))
     assert chunks(mapped).n_rows == N
+
+
+# Sources that change while they are read
+
+
+def test_a_source_that_changes_between_passes_is_noticed():
+    parts = iter([X, X, X[:900]])
+    rows = chunks(lambda: [next(parts, X[:900])])
+    with pytest.raises(ValueError, match=r"had 2,500 rows when it was first read, and 900 now"):
+        QAFFDE(24, random_state=0).fit(rows)
+    model().fit(rows)  # every fit counts anew
+
+
+def test_a_file_that_is_cut_between_passes_is_noticed(tmp_path):
+    path = tmp_path / "rows.csv"
+    np.savetxt(path, X, delimiter=",")
+
+    def cut(what, done, total):
+        if done == N:
+            np.savetxt(path, X[:900], delimiter=",")
+
+    with pytest.raises(ValueError, match="had 2,500 rows when it was first read, and 900 now"):
+        QAFFDE(24, random_state=0).fit(chunks(path, progress=cut))
+
+
+def test_a_mapped_file_that_is_cut_does_not_kill_the_process(tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    for rows in (chunks(np.load(path, mmap_mode="r")), chunks(path)):
+        rows.collect()
+        os.truncate(path, 5000)
+        with pytest.raises(ValueError, match="became shorter while it was read"):
+            rows.collect()
+        np.save(path, X)

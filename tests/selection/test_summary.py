@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qaffde import ModelSpec, select, summarize
 from qaffde.selection import Moments, Summary
-from qaffde.selection.summary import ChunkSource, MemorySource
+from qaffde.selection.summary import FAR, ChunkSource, MemorySource, robust_units, units
 from qaffde.streams import chunks
 from qaffde.training.run import Alone
 
@@ -188,3 +188,55 @@ def test_rows_in_one_block_have_the_same_plan_to_the_bit(name):
     plan = select(SOURCES[name](X, 0).summarize(0), seed=0)
     assert plan.matches(select(summarize(X.numpy(), random_state=0), seed=0))
     assert plan.trials
+
+
+# Units
+
+
+def with_far_rows(n_far, distance, n=2000):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n, 2)) * [1.0, 3.0] + [0.0, 5.0]
+    rows[:n_far, 0] = distance
+    return rng.permutation(rows)
+
+
+@pytest.mark.parametrize("weight", [None, np.random.default_rng(1).integers(1, 4, 2000)])
+def test_units_are_mean_and_deviation_where_no_row_is_far(weight):
+    summary = summarize(with_far_rows(0, 0.0), weight)
+    for found, expected in zip(robust_units(summary), units(summary.moments), strict=True):
+        assert torch.equal(found, expected)
+    rows = with_far_rows(0, 0.0)
+    np.testing.assert_allclose(robust_units(summary)[0], np.average(rows, axis=0, weights=weight))
+
+
+@pytest.mark.parametrize("distance", [1e4, -1e8, 1e11])
+def test_a_few_far_rows_do_not_change_units(distance):
+    summary, plain = (summarize(with_far_rows(n, distance)) for n in (2, 0))
+    expected = units(plain.moments)
+    for number, found in enumerate(robust_units(summary)):
+        torch.testing.assert_close(found, expected[number], rtol=0.1, atol=0.1)
+    assert units(summary.moments)[1][0] > FAR
+
+
+def test_a_column_without_far_rows_keeps_mean_and_deviation():
+    summary = summarize(with_far_rows(2, 1e6))
+    location, scale = units(summary.moments)
+    found = robust_units(summary)
+    assert found[0][1].item() == pytest.approx(location[1].item())
+    assert found[1][1].item() == pytest.approx(scale[1].item())
+
+
+def test_whole_weights_are_copies_in_units():
+    rows = with_far_rows(3, 1e6, n=200)
+    copies = np.random.default_rng(1).integers(1, 4, 200)
+    weighted = robust_units(summarize(rows, copies))
+    repeated = robust_units(summarize(np.repeat(rows, copies, axis=0)))
+    for one, two in zip(weighted, repeated, strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("method", ["closed_form", "likelihood"])
+def test_a_plan_resolves_the_many_rows_beside_a_few_far_ones(method):
+    plan = select(summarize(with_far_rows(2, 1e6)), ModelSpec(method=method, n_features=64))
+    assert plan.scale[0] < 2
+    assert plan.bandwidth[0] * plan.scale[0] < 2

@@ -8,7 +8,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binomtest, chisquare, kstest
 
 from qaffde.targets import PLANAR, TARGETS, EqualGaussians, RidgePotential
-from qaffde.targets.potentials import Ridge
+from qaffde.targets.curved import Ridge
 
 N_SAMPLES = 50_000
 N_CELLS, N_NODES = 40, 10  # cells a column, Gauss-Legendre nodes a cell

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from qaffde.targets import PLANAR, TARGETS, RandomGMM
+from qaffde.targets import PLANAR, TARGETS, random_gmm
 
 rng = np.random.default_rng(0)
 POINTS = rng.uniform([-4, -4], [4, 4], (40, 2))
@@ -116,7 +116,7 @@ def test_density_is_zero_beyond_the_interval(name):
     assert (log_p[2:] == -np.inf).all()
 
 
-@pytest.mark.parametrize("target", [TARGETS["swiss_roll"], RandomGMM(10)], ids=repr)
+@pytest.mark.parametrize("target", [TARGETS["swiss_roll"], random_gmm(10)], ids=repr)
 def test_scoring_many_points_takes_little_memory(target):
     X = target.sample(20_000, random_state=0)
     target.log_prob(X[:1])

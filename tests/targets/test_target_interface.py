@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from qaffde.targets import PLANAR, TARGETS, RandomGMM, get_target
+from qaffde.targets import PLANAR, TARGETS, get_target, random_gmm
 
 every_target = pytest.mark.parametrize(
-    "target", [*TARGETS.values(), RandomGMM(1), RandomGMM(3, scale=0.2)], ids=repr
+    "target", [*TARGETS.values(), random_gmm(1), random_gmm(3, scale=0.2)], ids=repr
 )
 
 
@@ -35,22 +35,9 @@ def test_registry():
         assert name in repr(get_target(name))
 
 
-def test_get_target_builds_a_random_gmm():
-    target = get_target("random_gmm", n_dims=4, scale=0.2, random_state=3)
-    np.testing.assert_array_equal(target.means, RandomGMM(4, 0.2, 3).means)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "error", "message"),
-    [
-        ("moons", {}, ValueError, "unknown target 'moons'; choose one of arc, .*random_gmm"),
-        ("arc", {"n_dims": 3}, TypeError, "arc takes no options, got n_dims"),
-        ("random_gmm", {}, TypeError, "n_dims"),
-    ],
-)
-def test_get_target_messages(name, options, error, message):
-    with pytest.raises(error, match=message):
-        get_target(name, **options)
+def test_unknown_targets_are_named():
+    with pytest.raises(ValueError, match="unknown target 'moons'; choose one of arc, "):
+        get_target("moons")
 
 
 @every_target
@@ -93,9 +80,8 @@ def test_seeds(target):
 
 
 @every_target
-@pytest.mark.parametrize("kind", [np.random.default_rng, np.random.RandomState])
-def test_generators_advance_and_reproduce(target, kind):
-    generator, twin = kind(0), kind(0)
+def test_generators_advance_and_reproduce(target):
+    generator, twin = np.random.default_rng(0), np.random.default_rng(0)
     first, second = (target.sample(10, generator) for _ in range(2))
     assert not np.allclose(first, second)
     np.testing.assert_array_equal(first, target.sample(10, twin))
@@ -143,11 +129,10 @@ def test_bad_points(X, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((0,), ValueError, "n_samples must be at least 1, got 0"),
-        ((-3,), ValueError, "n_samples must be at least 1, got -3"),
-        ((2.5,), TypeError, r"n_samples must be an integer, got 2\.5"),
-        ((True,), TypeError, "n_samples must be an integer, got True"),
-        ((5, "seed"), TypeError, "random_state must be None, an integer.*got 'seed'"),
+        ((0,), ValueError, "n_samples == 0, must be >= 1"),
+        ((-3,), ValueError, "n_samples == -3, must be >= 1"),
+        ((2.5,), TypeError, "n_samples must be an instance of int, not float"),
+        ((5, "seed"), TypeError, "SeedSequence expects int"),
         ((5, -1), ValueError, "non-negative"),
     ],
 )

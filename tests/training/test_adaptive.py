@@ -6,19 +6,10 @@ import pytest
 import torch
 
 from qaffde.nn import FourierFeatures
-from qaffde.training import AdaptiveConfig, fit_adaptive_features, pair_kernel, sample_pairs
-from qaffde.training.siamese import is_paired
+from qaffde.training.adaptive import fit_adaptive_features, is_paired, pair_kernel, sample_pairs
 
-QUICK = AdaptiveConfig(n_pairs=2000, n_epochs=20, batch_size=250)
+QUICK = {"n_pairs": 2000, "n_epochs": 20, "batch_size": 250}
 H = torch.tensor([0.4, 0.8], dtype=torch.float64)
-BAD_CONFIGS = {
-    "n_pairs must be at least 1, got 0": {"n_pairs": 0},
-    "n_epochs must be at least 1, got 0": {"n_epochs": 0},
-    "batch_size must be at least 1, got -1": {"batch_size": -1},
-    "learning_rate must be positive, got 0": {"learning_rate": 0},
-    "decay_power must be positive, got nan": {"decay_power": math.nan},
-    "near_share must lie between 0 and 1, got 1.5": {"near_share": 1.5},
-}
 
 
 def data(n=1000, seed=0):
@@ -41,13 +32,13 @@ def error(features, X, *, squared=True, near_share=0.5):
 @pytest.mark.parametrize("kind", ["random", "paired", "sobol", "lattice"])
 def test_lowers_the_error_on_new_data(kind, squared):
     start = draw(kind, squared=squared)
-    learned = fit_adaptive_features(start, data(), H, squared=squared, config=QUICK)
+    learned = fit_adaptive_features(start, data(), H, squared=squared, **QUICK)
     new = data(seed=1)
     assert error(learned, new, squared=squared) < 0.5 * error(start, new, squared=squared)
 
 
 def test_pairs_stay_pairs_and_the_kernel_at_zero_is_one():
-    learned = fit_adaptive_features(draw("sobol"), data(), H, config=QUICK)
+    learned = fit_adaptive_features(draw("sobol"), data(), H, **QUICK)
     assert is_paired(learned)
     assert torch.allclose(learned(data()).square().sum(1), torch.ones(1000, dtype=torch.float64))
 
@@ -58,10 +49,9 @@ def test_near_pairs_are_what_teaches_many_dimensions():
     near = sample_pairs(X, 2000, h, torch.Generator().manual_seed(1), near_share=1.0)
 
     def near_error(near_share):
-        config = AdaptiveConfig(n_pairs=2000, n_epochs=20, near_share=near_share)
-        features = fit_adaptive_features(
-            FourierFeatures.draw("sobol", 100, h), X, h, config=config
-        )
+        start = FourierFeatures.draw("sobol", 100, h)
+        options = {"n_pairs": 2000, "n_epochs": 20, "near_share": near_share}
+        features = fit_adaptive_features(start, X, h, **options)
         phi = features(near)
         return ((phi[:, 0] * phi[:, 1]).sum(1).square() - pair_kernel(near, h)).square().mean()
 
@@ -72,8 +62,8 @@ def test_near_pairs_are_what_teaches_many_dimensions():
 @pytest.mark.parametrize("rate", [1e3, 1e37])
 def test_keeps_the_start_if_training_does_not_help(kind, rate):
     start = draw(kind, 200)
-    config = AdaptiveConfig(n_pairs=500, n_epochs=2, learning_rate=rate)
-    kept = fit_adaptive_features(start, data(), H, config=config)
+    options = {"n_pairs": 500, "n_epochs": 2, "learning_rate": rate}
+    kept = fit_adaptive_features(start, data(), H, **options)
     for name in ("W", "b", "a"):
         assert torch.equal(getattr(kept, name), getattr(start, name))
 
@@ -82,8 +72,8 @@ def test_keeps_the_start_if_training_does_not_help(kind, rate):
 def test_result_is_frozen_and_the_start_untouched(rate):
     start = draw("random", learnable=True)
     before = start.W.detach().clone()
-    config = AdaptiveConfig(n_pairs=500, n_epochs=2, learning_rate=rate)
-    learned = fit_adaptive_features(start, data(), H, config=config)
+    options = {"n_pairs": 500, "n_epochs": 2, "learning_rate": rate}
+    learned = fit_adaptive_features(start, data(), H, **options)
     assert not list(learned.parameters())
     assert not learned(data()).requires_grad
     assert learned.W.dtype == start.W.dtype
@@ -94,8 +84,8 @@ def test_result_is_frozen_and_the_start_untouched(rate):
 def test_a_far_offset_changes_nothing(kind):
     X, offset, start = data(), torch.tensor([1e4, -1e5], dtype=torch.float64), draw(kind)
     moved = FourierFeatures(start.W, start.b - start.W @ offset, start.a)
-    here = fit_adaptive_features(start, X, H, config=QUICK)
-    there = fit_adaptive_features(moved, X + offset, H, config=QUICK)
+    here = fit_adaptive_features(start, X, H, **QUICK)
+    there = fit_adaptive_features(moved, X + offset, H, **QUICK)
     assert error(there, X + offset) == pytest.approx(error(here, X).item(), rel=0.2)
 
 
@@ -104,40 +94,10 @@ def test_seeds_reproduce_and_nothing_global_moves():
 
     def fit(seed=None):
         generator = None if seed is None else torch.Generator().manual_seed(seed)
-        config = AdaptiveConfig(n_pairs=500, n_epochs=2)
-        return fit_adaptive_features(draw("sobol"), data(), H, config=config, generator=generator)
+        options = {"n_pairs": 500, "n_epochs": 2, "generator": generator}
+        return fit_adaptive_features(draw("sobol"), data(), H, **options)
 
     assert torch.equal(fit(3).W, fit(3).W)
     assert torch.equal(fit().W, fit(0).W)
     assert not torch.equal(fit(3).W, fit(4).W)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_fresh_pairs_generalise_better_than_a_few_fixed_ones():
-    X, start = data(5000), draw("sobol", 400)
-    few = {"n_pairs": 50, "batch_size": 50, "n_epochs": 400}
-    fixed, fresh = (
-        fit_adaptive_features(start, X, H, config=AdaptiveConfig(**few, fresh=fresh))
-        for fresh in (False, True)
-    )
-    assert error(fresh, X) < 0.5 * error(fixed, X)
-
-
-def test_progress_is_reported_for_every_step():
-    steps, losses = [], []
-
-    def on_step(step, loss):
-        steps.append(step)
-        losses.append(loss)
-
-    config = AdaptiveConfig(n_pairs=1050, n_epochs=3, batch_size=100)
-    fit_adaptive_features(draw("random"), data(), H, config=config, on_step=on_step)
-    assert steps == list(range(1, 34))
-    assert config.n_steps == 33
-    assert sum(losses[-5:]) < sum(losses[:5])
-
-
-@pytest.mark.parametrize("message", BAD_CONFIGS)
-def test_bad_config(message):
-    with pytest.raises(ValueError, match=message):
-        AdaptiveConfig(**BAD_CONFIGS[message])

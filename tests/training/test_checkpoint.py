@@ -1,8 +1,11 @@
 """Checkpoints: a fit that was killed ends as if it had not been; bad files are refused."""
 
 import errno
+import hashlib
 import io
+import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -258,9 +261,93 @@ class Trap:
 def test_no_code_in_a_file_is_run(path, tmp_path):
     sprung = tmp_path / "sprung"
     Checkpoint(path).save({"module": Trap(sprung)}, {})
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(CheckpointError, match=r"cannot be read .*getattr.*; remove it"):
         Checkpoint(path).load({})
     assert not sprung.exists()
+
+
+def forged(path, payload):
+    path.write_bytes(MAGIC + hashlib.blake2b(payload, digest_size=16).digest() + payload)
+    return path
+
+
+def packed(value, compression=zipfile.ZIP_STORED, data=b""):
+    """Archive of one value, as torch writes it, or of a pickle as it is."""
+    buffer, saved = io.BytesIO(), io.BytesIO()
+    torch.save(value, saved)
+    with (
+        zipfile.ZipFile(saved) as old,
+        zipfile.ZipFile(buffer, "w", compression) as new,
+    ):
+        for entry in old.infolist():
+            is_pickle = entry.filename.endswith("data.pkl")
+            new.writestr(entry.filename, data if data and is_pickle else old.read(entry))
+    return buffer.getvalue()
+
+
+HOSTILE = {
+    "nothing": (b"", "BadZipFile"),
+    "no archive": (b"abc" * 99, "BadZipFile"),
+    "inflated": (
+        packed({"fingerprint": {}, "state": {"x": torch.zeros(10**6)}}, zipfile.ZIP_DEFLATED),
+        "it is compressed",
+    ),
+    "byte array": (
+        packed(0, data=b"\x80\x02cbuiltins\nbytearray\nJ\x00\x00\x00\x7f\x85R."),
+        "calls builtins bytearray",
+    ),
+    "tensor of any size": (
+        packed(0, data=b"\x80\x02ctorch\nTensor\nJ\x00\x00\x00\x7f\x85R."),
+        "calls torch Tensor",
+    ),
+    "pickle cut short": (packed(0, data=b"\x80\x02]q"), "cannot be read"),
+    "stack of nothing": (packed(0, data=b"\x80\x02R."), "cannot be read"),
+    "a number": (packed(3), "cannot be read"),
+    "no state": (packed({"fingerprint": {}, "state": 3}), "no state of a fit"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_files_are_refused_in_one_line(path, case):
+    payload, message = HOSTILE[case]
+    with pytest.raises(CheckpointError, match=message) as refusal:
+        Checkpoint(forged(path, payload)).load({})
+    assert str(refusal.value).isprintable()
+    assert str(refusal.value).endswith("remove it to start anew")
+
+
+@pytest.mark.parametrize("damage", [dict.clear, lambda state: state.update(module={})])
+def test_a_forged_state_is_refused(left_behind, damage):
+    saved = torch.load(payload(left_behind), weights_only=True)
+    damage(saved["state"])
+    with pytest.raises(CheckpointError, match=r"cannot be read .*; remove it to start anew"):
+        fit(forged(left_behind, packed(saved)))
+
+
+def test_a_sparse_file_is_not_read(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CheckpointError, match="not a checkpoint of this version"):
+        Checkpoint(path).load({})
+
+
+def test_only_regular_files_are_replaced_or_removed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, "/dev/null"):
+        with pytest.raises(CheckpointError, match="name a regular file"):
+            Checkpoint(path)
+
+
+def test_a_link_stays(tmp_path):
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    checkpoint = Checkpoint(link)
+    checkpoint.save({"step": 1}, {})
+    assert target.is_file()
+    assert Checkpoint(link).load({}) == {"step": 1}
+    checkpoint.remove()
+    assert link.is_symlink()
+    assert not target.exists()
 
 
 def test_a_full_disk_warns_once_and_training_goes_on(path, monkeypatch):

@@ -11,7 +11,13 @@ from qaffde.nn import (
     KernelMeasure,
 )
 from qaffde.training import TrainingConfig, likelihood, negative_log_likelihood
-from qaffde.training.likelihood import SOLVERS, maximize_likelihood, whiten
+from qaffde.training.likelihood import (
+    SOLVERS,
+    approximate_state,
+    maximize_likelihood,
+    whiten,
+)
+from qaffde.training.losses import expectation, state_likelihood
 from qaffde.training.run import Run
 
 DOUBLE = torch.float64
@@ -120,7 +126,7 @@ def test_the_quick_density_is_the_exact_one_to_single_precision(measure, ridge):
     state = state_of(space)
     exact = space.density(state)
     with torch.no_grad():
-        quick = space.log_prob(state, Z, space.coordinates(Z))
+        quick = space.log_square(state, space.coordinates(Z)) + space.measure.log_density(Z)
         assert torch.allclose(quick, exact(Z), atol=2e-3)
     assert exact.log_normalizer().item() == pytest.approx(0, abs=1e-9)
 
@@ -278,3 +284,35 @@ def test_an_interrupted_state_is_a_density(solver, legendre):
     x, volume = legendre(*torch.tensor([[-2.0], [2.0]], dtype=DOUBLE), 100)
     with torch.no_grad():
         assert (space.density(state)(x).exp() @ volume).item() == pytest.approx(1, abs=1e-9)
+
+
+# A few iterations, to judge a candidate
+
+
+@pytest.mark.parametrize("weight", [ONES, torch.linspace(0.1, 1.9, len(Z), dtype=DOUBLE)])
+def test_the_expectation_has_its_gradient(weight):
+    E = torch.randn(50, 6, generator=seeded(), dtype=DOUBLE)
+    A = torch.randn(3, 6, generator=seeded(1), dtype=DOUBLE, requires_grad=True)
+    expected = (weight[:50] @ (E @ A.T).square().sum(1).log()) / 50
+    value, gradient = expectation(A.detach(), E, weight[:50])
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, A)[0])
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_few_iterations_come_near_the_solution_and_change_no_start(measure):
+    space = space_on(measure)
+    start, E = state_of(space), space.coordinates(Z)
+    weight = torch.linspace(0.1, 1.9, len(Z), dtype=DOUBLE)
+    before = start.factor.detach().clone()
+    losses = [
+        state_likelihood(approximate_state(start, E, weight, n), E, weight.to(E)).item()
+        for n in (1, 5, 20, 200)
+    ]
+    assert torch.equal(start.factor, before)
+    assert losses == sorted(losses, reverse=True)
+    state = state_of(space)
+    solve(space, state, max_iter=200, weight=weight)
+    best = state_likelihood(state.to(E.dtype), E, weight.to(E)).item()
+    assert losses[-1] == pytest.approx(best, abs=1e-3)
+    assert losses[2] < best + 0.05

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from qaffde.functional import gaussian_kernel
-from qaffde.training import near_pairs, pair_kernel, random_pairs, sample_pairs
+from qaffde.training.adaptive import near_pairs, pair_kernel, random_pairs, sample_pairs
 
 BANDWIDTHS = {1: [0.3], 2: [0.5, 2.0], 8: [1.0] * 8}
 

@@ -1,35 +1,24 @@
 """Base class of trained baselines: standardization, hold-out, the training loop, draws."""
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from inspect import Parameter, Signature, signature
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, StandardizedDensity
-from qaffde.parameters import check_count, check_share, generator_from
+from qaffde.parameters import check_kind, check_positive, generator_from
 from qaffde.selection.plan import in_data_units
-from qaffde.selection.selector import units
-from qaffde.selection.summary import Moments
-from qaffde.training import (
-    History,
-    LoopConfig,
-    adam,
-    hold_out,
-    negative_log_likelihood,
-    print_progress,
-    train,
-)
-from qaffde.training.loop import Loss, MakeOptimizer, Report
-from qaffde.training.noise import seeded
+from qaffde.selection.summary import Moments, units
+from qaffde.training import History, TrainingConfig, adam, hold_out, negative_log_likelihood, train
+from qaffde.training.loop import Loss, MakeOptimizer, Report, Rows
+from qaffde.training.noise import Noise
+from qaffde.training.run import Run
 
-N_EVALUATIONS = 50
-"""Evaluations in a training that goes on to its last step."""
+BATCH_SIZE = 512
 
 
 class FlowDensity(Density, ABC):
@@ -70,28 +59,15 @@ class TrainedEstimator(DensityEstimator):
     float32, which is up to 1.7 times faster; it scores in float64, so that a row's score does
     not depend on the rows beside it.
 
-    A subclass writes ``_build`` and takes parameters of its own, and these as ``**training``.
+    A subclass writes ``_build``, and its constructor takes these parameters too.
 
     Parameters
     ----------
-    max_steps : int, default=8000
-        Steps of Adam; the learning rate falls to 1e-5 over them, linearly.
-    batch_size : int or None, default=512
-        Rows in a step; None is all of them.
-    learning_rate : float, default=2e-3
-        Of the first step.
-    weight_decay : float, default=0.0
-    clip_norm : float or None, default=5.0
-        Largest norm of the gradient.
-    validation_fraction : float, default=0.1
-        Share of the rows that is held out; the network that was best on them is kept.
-    patience : int or None, default=20
-        Fiftieths of `max_steps` without improvement before training stops.
+    training : TrainingConfig, optional
+        Settings of Adam, `default_training` of the class by default. Of its batches "auto" are of
+        512 rows. The network that was best on held-out rows is kept.
     time_limit : float or None, default=None
         Seconds before training stops.
-    checkpoint : path or None, default=None
-        File to save the state of training in. A fit that was killed goes on from it when it is
-        called again with the same data, parameters and ``random_state``, to the same result.
     verbose : bool, default=False
         Print progress.
     random_state : int, RandomState instance or None, default=None
@@ -103,6 +79,7 @@ class TrainedEstimator(DensityEstimator):
     n_features_in_ : int
     """
 
+    default_training: ClassVar[TrainingConfig]
     density_: StandardizedDensity
     history_: History
     _make_optimizer: MakeOptimizer = staticmethod(adam)
@@ -113,50 +90,23 @@ class TrainedEstimator(DensityEstimator):
     def __init__(
         self,
         *,
-        max_steps: int = 8000,
-        batch_size: int | None = 512,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.0,
-        clip_norm: float | None = 5.0,
-        validation_fraction: float = 0.1,
-        patience: int | None = 20,
+        training: TrainingConfig | None = None,
         time_limit: float | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
         verbose: bool = False,
         random_state: Any = None,
     ) -> None:
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.clip_norm = clip_norm
-        self.validation_fraction = validation_fraction
-        self.patience = patience
+        self.training = training
         self.time_limit = time_limit
-        self.checkpoint = checkpoint
         self.verbose = verbose
         self.random_state = random_state
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Spell out ``**training`` in the signature, for scikit-learn and for readers of help."""
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            cls.__init__.__signature__ = _spelled_out(cls)  # type: ignore[attr-defined]
-
     @abstractmethod
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
-        """Untrained density of `n_dims` columns, initialized from torch's global generator."""
+        """Untrained density of `n_dims` columns."""
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the density to the rows of `X`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n,), optional
-        """
+        """Fit the density to the rows of `X`, of shape (n, d)."""
         trained = self.train_density(*self._validated(X, sample_weight))
         self.density_ = in_data_units(trained.density, trained.location, trained.scale)
         self.history_ = trained.history
@@ -172,64 +122,56 @@ class TrainedEstimator(DensityEstimator):
         rows, weight : Tensors of shapes (n, d), (n,)
         context : Tensor of shape (n, k), optional
         """
-        config = self._config()
-        generator = generator_from(self.random_state)
+        config, generator = self._config(), generator_from(self.random_state)
         location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
         n_context = 0 if context is None else context.shape[1]
-        with seeded(generator):
+        with Noise(generator):
             density = self._build(rows.shape[1], n_context).float()
         Z = (rows - location) / scale
         parts = [Z, weight / weight.mean(), *([] if context is None else [context])]
-        chosen, held_out = hold_out(len(rows), self.validation_fraction, generator)
-        held_out = held_out[: self._max_held_out]
-        history = train(
+        parts = [part.float() for part in parts]
+        chosen, held_out = hold_out(
+            len(rows), config.validation_fraction, generator, most=self._max_held_out
+        )
+        history = self.train_module(
             density,
             self._loss(generator),
-            tuple(part[chosen].float() for part in parts),
-            tuple(part[held_out].float() for part in parts) if len(held_out) else None,
-            config,
+            tuple(part[chosen] for part in parts),
+            tuple(part[held_out] for part in parts) if len(held_out) else None,
             generator,
-            make_optimizer=self._make_optimizer,
-            checkpoint=self.checkpoint,
-            report=self._report(),
         )
         return Trained(density.double().eval().requires_grad_(False), location, scale, history)
 
-    def _report(self) -> Report | None:
+    def train_module(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        rows: Rows,
+        valid: Rows | None,
+        generator: Generator,
+    ) -> History:
+        """Train a module in place with these settings; see :func:`qaffde.training.train`."""
+        config = self._config()
+        run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
+        loop = config.loop(BATCH_SIZE, run.left)
+        context = run.loop_arguments("learning", loop.max_steps)
         if self._listener is not None:
-            return self._listener
-        return print_progress(self.max_steps) if self.verbose else None
+            context["report"] = self._listener
+        make = self._make_optimizer
+        return train(module, loss, rows, valid, loop, generator, make_optimizer=make, **context)
 
     def _loss(self, generator: Generator) -> Loss:
         """Loss to minimize; one that draws uses the generator."""
         return negative_log_likelihood
 
-    def _config(self) -> LoopConfig:
-        """Settings of the loop, checked."""
-        check_count("max_steps", self.max_steps)
-        check_share("validation_fraction", self.validation_fraction)
-        if self.checkpoint is not None and self.random_state is None:
+    def _config(self) -> TrainingConfig:
+        """Training settings, checked with all that goes with them."""
+        check_kind("training", self.training, TrainingConfig)
+        check_positive("time_limit", self.time_limit, optional=True)
+        config = self.default_training if self.training is None else self.training
+        if config.checkpoint is not None and self.random_state is None:
             raise ValueError(
-                "checkpoint needs random_state, or a fit that is called again is another one; "
+                "checkpoint needs a random_state, or a fit that is called again is another one; "
                 "set random_state to a number"
             )
-        return LoopConfig(
-            max_steps=self.max_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            final_learning_rate=min(1e-5, self.learning_rate),
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            eval_every=-(-self.max_steps // N_EVALUATIONS),
-            patience=self.patience,
-            time_limit=self.time_limit,
-        )
-
-
-def _spelled_out(cls: type) -> Signature:
-    """Signature of ``__init__``, its ``**keywords`` replaced by what the parent takes."""
-    own = signature(cls.__init__).parameters.values()  # type: ignore[misc]
-    kept = {p.name: p for p in own if p.kind is not Parameter.VAR_KEYWORD}
-    parent = signature(cls.__mro__[1].__init__).parameters.values()  # type: ignore[misc]
-    passed_on = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parent if p.name not in kept]
-    return Signature([*kept.values(), *passed_on])
+        return config

@@ -1,20 +1,21 @@
-"""Classical estimators: the exact kernel density estimate, Gaussian mixtures, and DMKDE."""
+"""Classical estimators: the exact kernel density estimate and Gaussian mixtures."""
 
 import math
 from typing import Any, Self
+from warnings import catch_warnings, simplefilter
 
 import torch
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 from torch import Generator, Tensor
 
-from qaffde.estimators import QAFFDE
-from qaffde.estimators.base import DensityEstimator
+from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
 from qaffde.selection.bandwidth import held_out_kde, scott, silverman
-from qaffde.selection.base_measure import fit_mixture
-from qaffde.selection.selector import units
-from qaffde.selection.summary import Moments
+from qaffde.selection.base_measure import draw_rows
+from qaffde.selection.summary import Moments, units
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count
 
@@ -87,16 +88,9 @@ class KDE(DensityEstimator):
         self.bandwidth = bandwidth
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Keep the rows of `X` and choose the bandwidth.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n,), optional
-        """
+        """Keep the rows of `X`, of shape (n, d), and choose the bandwidth."""
         rows, weight = self._validated(X, sample_weight)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
         location, scale = units(
@@ -176,23 +170,16 @@ class GMM(DensityEstimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the mixture to the rows of `X`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : None
-            Ignored.
-        sample_weight : array-like of shape (n,), optional
-        """
+        """Fit the mixture to the rows of `X`, of shape (n, d)."""
         check_count("n_components", self.n_components, auto=True)
         check_share("validation_fraction", self.validation_fraction)
         rows, weight = self._validated(X, sample_weight)
         location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
         Z, generator = (rows - location) / scale, generator_from(self.random_state)
         self.n_components_ = self._size(Z, weight, generator)
-        measure = fit_mixture(Z, weight, self.n_components_, generator, max_rows=len(Z))
+        measure = _fit_mixture(Z, weight, self.n_components_, generator)
         self.density_ = StandardizedDensity(MixtureDensity(measure), location, scale)
         return self
 
@@ -208,7 +195,7 @@ class GMM(DensityEstimator):
         chosen, held_out = hold_out(len(Z), self.validation_fraction, generator)
         best, size, most = -torch.inf, 1, min(MAX_COMPONENTS, len(Z) // MIN_ROWS_PER_COMPONENT)
         while size <= most and len(held_out):
-            measure = fit_mixture(Z[chosen], weight[chosen], size, generator, max_rows=len(chosen))
+            measure = _fit_mixture(Z[chosen], weight[chosen], size, generator)
             score = float(weight[held_out] @ measure.log_density(Z[held_out]))
             if score <= best:
                 break
@@ -216,20 +203,13 @@ class GMM(DensityEstimator):
         return max(1, size // 2)
 
 
-def dmkde(**parameters: Any) -> QAFFDE:
-    """Density matrix of plain random Fourier features (DMKDE), the method the paper extends.
-
-    It is :class:`qaffde.QAFFDE` with random features, read as they are and divided by the mass of
-    the kernel. So it is not a density (it has a floor and no finite integral) and cannot be drawn.
-
-    Parameters
-    ----------
-    **parameters
-        Of :class:`qaffde.QAFFDE`.
-
-    References
-    ----------
-    González et al., "Learning with density matrices and random features", 2022.
-    """
-    fixed = {"features": "random", "base_measure": "kernel", "measurement": "direct"}
-    return QAFFDE(**(fixed | parameters))
+def _fit_mixture(Z: Tensor, weight: Tensor, size: int, generator: Generator) -> GaussianMeasure:
+    """Mixture by scikit-learn, which takes no weights: rows are drawn by them."""
+    rows = Z[draw_rows(weight, len(Z), generator)].numpy()
+    seed = int(torch.randint(2**31 - 1, (), generator=generator))
+    model = GaussianMixture(size, reg_covar=1e-7, random_state=seed)
+    with catch_warnings():
+        simplefilter("ignore", ConvergenceWarning)  # larger sizes are tried all the same
+        model.fit(rows)
+    parts = model.weights_, model.means_, model.covariances_
+    return GaussianMeasure(*(torch.as_tensor(part) for part in parts))

@@ -1,111 +1,112 @@
 """``qaffde compare``: methods beside each other, on held-out rows of one's own data."""
 
 import time
-from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 import typer
+from typer import Option
 
-from qaffde.cli.errors import message_of, usage
-from qaffde.cli.fit import check_methods, make_estimator, note_missing
+from qaffde.cli.fit import make_estimator, note_missing
 from qaffde.cli.inputs import open_data
-from qaffde.cli.output import print_facts, print_table, progress
-from qaffde.streams.blocks import Array
+from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, Seed
+from qaffde.cli.output import message_of, print_facts, print_table, progress, usage
+from qaffde.streams.blocks import Array, Chunks
+from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import framed
-from qaffde.streams.selection import Missing, TableChunks, pick_columns
 from qaffde.streams.table import DataError
 
 FEWEST = 10
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of a method, or its error."""
-
-    method: str
-    log_likelihood: float = -np.inf
-    standard_error: float = np.nan
-    fit_seconds: float = np.nan
-    score_seconds: float = np.nan
-    error: str | None = None
+COLUMNS = {
+    "log_likelihood": ("log-likelihood", 4),
+    "standard_error": ("±", 4),
+    "fit_seconds": ("fit s", 2),
+    "score_seconds": ("score s", 3),
+}
 
 
 def compare(
-    data: str,
+    data: Data,
     *,
-    columns: list[str] | None,
-    methods: str,
-    held_out: float,
-    max_rows: int,
-    time_limit: float,
-    seed: int,
-    missing: Missing,
-    header: bool | None,
-    json: bool,
+    columns: Columns = None,
+    methods: Annotated[str, Option(help="Methods, by commas.")] = "qaffde,qaffde-sgd,kde,gmm,nsf",
+    held_out: Annotated[float, Option(help="Share of rows that judge.")] = 0.2,
+    max_rows: Annotated[int, Option(min=10, help="Of more rows, as many are drawn.")] = 20_000,
+    time_limit: Annotated[
+        float, Option(min=0, help="Seconds for each method that trains.")
+    ] = 30.0,
+    seed: Seed = 0,
+    missing: MissingFit = Missing.error,
+    header: Header = None,
+    json: Json = False,
 ) -> None:
     """Fit several methods, untuned, and compare their log-likelihood on held-out rows."""
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    check_methods(names)
+    models = make_rivals(methods, time_limit, seed)
     if not 0 < held_out < 1:
         raise usage(f"--held-out must lie between 0 and 1, got {held_out}")
     with open_data(data, header=header) as table:
         rows = TableChunks(table, *pick_columns(table, columns or None), missing=missing)
-        X, _ = rows.collect()
+        X = draw(rows, max_rows, seed)
     note_missing(rows)
-    train, test = (framed(part, rows.names) for part in split(X, held_out, max_rows, seed))
+    if len(X) < FEWEST:
+        raise DataError(f"{len(X)} rows are too few to compare methods; give at least {FEWEST}")
+    n_test = min(max(1, round(held_out * len(X))), len(X) - 2)
+    train, test = (framed(part, rows.names) for part in (X[n_test:], X[:n_test]))
     results = []
     with progress("methods") as report:
-        for number, name in enumerate(names):
-            report("comparing", number, len(names))
-            results.append(judge(name, train, test, time_limit, seed))
-    results.sort(key=lambda result: -result.log_likelihood)
-    _print(results, len(train), len(test), as_json=json)
-    if all(result.error for result in results):
+        for number, (name, model) in enumerate(models.items()):
+            report("comparing", number, len(models))
+            results.append({"method": name, **judge(model, train, test)[0]})
+    results.sort(key=lambda result: -result["log_likelihood"])
+    if json:
+        facts = {"train_rows": len(train), "test_rows": len(test), "methods": results}
+        print_facts(facts, as_json=True)
+    else:
+        title = f"{len(train):,} training rows, {len(test):,} held-out rows; higher is better"
+        print_table(title, COLUMNS, {r["method"]: r for r in results if not r["error"]})
+        for result in results:
+            if result["error"]:
+                typer.echo(f"{result['method']} left out: {result['error']}")
+    if all(result["error"] for result in results):
         raise DataError("no method could be fitted, see above")
 
 
-def split(X: Array, share: float, max_rows: int, seed: int) -> tuple[Array, Array]:
-    """Rows to train and rows to judge, shuffled."""
-    if len(X) < FEWEST:
-        raise DataError(f"{len(X)} rows are too few to compare methods; give at least {FEWEST}")
-    shuffled = np.random.default_rng(seed).permutation(X)[:max_rows]
-    n_test = min(max(1, round(share * len(shuffled))), len(shuffled) - 2)
-    return shuffled[n_test:], shuffled[:n_test]
+def make_rivals(methods: str, time_limit: float | None, seed: int) -> dict[str, Any]:
+    """Unfitted estimators by name; those that train get a limit of time."""
+    models = {}
+    for name in filter(None, map(str.strip, methods.split(","))):
+        models[name] = make_estimator(name, random_state=seed)
+        if "time_limit" in models[name].get_params(deep=False):
+            models[name].set_params(time_limit=time_limit)
+    return models
 
 
-def judge(method: str, train: Array, test: Array, limit: float, seed: int) -> Result:
-    """Fit one method and score the held-out rows."""
-    model = make_estimator(method, strict=False, time_limit=limit, seed=seed)
+def draw(rows: Chunks, n: int, seed: int) -> Array:
+    """Not more than n rows, drawn and shuffled while they are read."""
+    rng, kept, keys = np.random.default_rng(seed), np.empty((0, rows.n_columns)), np.empty(0)
+    for block in rows.blocks():
+        keys = np.concatenate([keys, rng.random(len(block.rows))])
+        order = np.argsort(keys)[:n]
+        kept, keys = np.concatenate([kept, block.rows])[order], keys[order]
+    return kept
+
+
+def judge(model: Any, train: Array, test: Array) -> tuple[dict[str, Any], Array]:
+    """Fit one method and score held-out rows: the result, or its error, and log-densities."""
+    log_p, error, times = np.array([-np.inf]), None, [np.nan, np.nan]
     try:
         start = time.perf_counter()
         model.fit(train)
         middle = time.perf_counter()
         log_p = model.score_samples(test)
-        end = time.perf_counter()
-    except (ValueError, ImportError, RuntimeError) as error:
-        return Result(method, error=message_of(error))
-    spread = float(log_p.std() / np.sqrt(len(log_p)))
-    return Result(method, float(log_p.mean()), spread, middle - start, end - middle)
-
-
-def _print(results: list[Result], n_train: int, n_test: int, *, as_json: bool) -> None:
-    if as_json:
-        facts = {"train_rows": n_train, "test_rows": n_test, "methods": list(map(vars, results))}
-        print_facts(facts, as_json=True)
-        return
-    title = f"{n_train:,} training rows, {n_test:,} held-out rows; higher is better"
-    lines = [
-        [
-            r.method,
-            f"{r.log_likelihood:.4f}",
-            f"{r.standard_error:.4f}",
-            f"{r.fit_seconds:.2f}",
-            f"{r.score_seconds:.3f}",
-        ]
-        for r in results
-        if r.error is None
-    ]
-    print_table(title, ["method", "log-likelihood", "±", "fit s", "score s"], lines)
-    for r in results:
-        if r.error is not None:
-            typer.echo(f"{r.method} left out: {r.error}")
+        times = [middle - start, time.perf_counter() - middle]
+    except (ValueError, ImportError, RuntimeError) as problem:
+        error = message_of(problem)
+    result = {
+        "log_likelihood": float(log_p.mean()),
+        "standard_error": np.nan if error else float(log_p.std() / np.sqrt(len(log_p))),
+        "fit_seconds": times[0],
+        "score_seconds": times[1],
+        "error": error,
+    }
+    return result, log_p

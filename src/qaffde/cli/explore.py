@@ -1,50 +1,69 @@
 """``qaffde explore``: a page where a person moves through a density."""
 
+import tempfile
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
-from qaffde.cli.errors import note
 from qaffde.cli.inputs import load_model
-from qaffde.cli.output import print_facts
-from qaffde.explore import Explorer, ExplorerServer
-from qaffde.explore.server import is_loopback
+from qaffde.cli.options import Json, Model
+from qaffde.cli.output import note, print_facts
 
 FACTS = {"n_fourier_features_": "features", "rank_": "rank", "base_measure_": "base"}
 
 
-def explore(model: Path, *, host: str, port: int, browser: bool, json: bool) -> None:
+def explore(
+    model: Model,
+    *,
+    host: Annotated[
+        str, Option(help="Address to listen at; others than loopback can be reached by all.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, Option(min=0, max=65535, help="Port to listen at; 0 is any that is free.")
+    ] = 0,
+    browser: Annotated[
+        bool, Option("--browser/--no-browser", help="Whether to open the page.")
+    ] = True,
+    json: Json = False,
+) -> None:
     """Open a page to move through a density: pick columns, drag values, select a box."""
+    from qaffde.explore import Explorer, ExplorerServer
+    from qaffde.explore.server import is_loopback
+
     density = load_model(model, "marginal", "condition", "sample")
     if not is_loopback(host):
-        note(f"anyone who can reach {host} can look at this model; leave out --host if not")
-    with ExplorerServer(Explorer(density), facts(model.name, density), host, port) as server:
+        note(f"anyone who can reach {host} and has the address can look at this model")
+    facts = {"file": model.name, "class": type(density).__name__}
+    facts |= {
+        word: getattr(density, name) for name, word in FACTS.items() if hasattr(density, name)
+    }
+    with ExplorerServer(Explorer(density), facts, host, port) as server:
         if json:
             print_facts({"model": str(model), "address": server.address}, as_json=True)
         else:
             typer.echo(f"{model} is at {server.address} until Ctrl-C")
-        if browser:
-            threading.Thread(target=webbrowser.open, args=[server.address], daemon=True).start()
-        serve(server, quiet=json)
+        with tempfile.TemporaryDirectory(prefix="qaffde-") as folder:
+            if browser:
+                page = redirection(server.address, Path(folder))
+                threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
+            serve(server, quiet=json)
 
 
-def serve(server: ExplorerServer, *, quiet: bool = False) -> None:
+def redirection(address: str, folder: Path) -> Path:
+    """Page that leads to an address: all users see arguments of commands, but not files."""
+    page = folder / "explorer.html"
+    page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
+    return page
+
+
+def serve(server: Any, *, quiet: bool) -> None:
     """Answer until a person interrupts."""
     try:
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         if not quiet:
             typer.echo("stopped")
-
-
-def facts(name: str, model: Any) -> dict[str, Any]:
-    """Facts about a model that the page shows."""
-    found = {"file": name, "class": type(model).__name__}
-    return found | {
-        word: getattr(model, attribute)
-        for attribute, word in FACTS.items()
-        if hasattr(model, attribute)
-    }

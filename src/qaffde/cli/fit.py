@@ -1,79 +1,95 @@
 """``qaffde fit``: from data to a model file."""
 
+import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from qaffde import QAFFDE, QAFFDESGD
-from qaffde.baselines import BASELINES, get_baseline
-from qaffde.cli.errors import note, usage
+from typer import Option
+
 from qaffde.cli.inputs import open_data
-from qaffde.cli.output import print_facts, progress
-from qaffde.cli.sinks import check_output
-from qaffde.files.model import save
+from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, ModelOut, Seed
+from qaffde.cli.output import check_output, note, print_facts, progress, usage
+from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns, framed
-from qaffde.streams.selection import Missing, TableChunks, pick_columns
 
-STREAM_BYTES = 1 << 29
-"""Larger tables are not read into memory."""
-METHODS = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD}
-OPTIONS = {
-    "features": "n_features",
-    "bandwidth": "bandwidth",
-    "rank": "rank",
-    "base_measure": "base_measure",
-    "bounds": "bounds",
-    "time_limit": "time_limit",
-    "seed": "random_state",
-}
-"""Options of the command line, and the parameters of estimators that they set."""
+STREAM_BYTES = 1 << 28
+"""Rows that take more memory are read in batches."""
+SAVED = ("qaffde", "qaffde-sgd")
+"""Methods whose models can be saved."""
 
 
 def fit(
-    data: str,
-    output: Path,
+    data: Data,
+    output: ModelOut,
     *,
-    columns: list[str] | None,
-    weights: str | None,
-    method: str,
-    bounds: list[str] | None,
-    missing: Missing,
-    header: bool | None,
-    stream: bool | None,
-    json: bool,
-    **options: Any,
+    columns: Columns = None,
+    weights: Annotated[str | None, Option(help="Column of weights.")] = None,
+    method: Annotated[str, Option(help="qaffde or qaffde-sgd.")] = "qaffde",
+    features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
+    bandwidth: Annotated[
+        str | None, Option(help="A number, one for each column by commas, scott, silverman.")
+    ] = None,
+    rank: Annotated[
+        str | None, Option(help="Eigenpairs to keep: a number, or a share below 1.")
+    ] = None,
+    base_measure: Annotated[
+        str | None, Option(help="box, gaussian, mixture; chosen where not given.")
+    ] = None,
+    bounds: Annotated[
+        list[str] | None,
+        Option(help="Known ends: LOW:HIGH for all columns, or COLUMN=LOW:HIGH, repeated."),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        Option(min=0, help="Seconds after which the search takes its best candidate."),
+    ] = None,
+    seed: Seed = 0,
+    missing: MissingFit = Missing.error,
+    header: Header = None,
+    stream: Annotated[
+        bool | None, Option(help="Read in batches, twice; so by default where data are large.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Fit a density to the columns of a table, and write it to a file."""
+    """Fit a density to the columns of DATA, and write it to a model file."""
     check_output(output, data)
-    if method not in METHODS:
+    if method not in SAVED:
         raise usage(
-            f"model files hold methods {' and '.join(METHODS)} only, not {method!r}; compare it "
+            f"model files hold methods {' and '.join(SAVED)} only, not {method!r}; compare it "
             "with qaffde compare"
         )
+    if stream and method != "qaffde":
+        raise usage("--stream needs --method qaffde: other methods read all rows at once")
     start = time.perf_counter()
     with open_data(data, header=header) as table, progress() as report:
         picked = pick_columns(table, columns or None, weights)
         rows = TableChunks(table, *picked, missing=missing, progress=report)
-        options["bounds"] = parse_bounds(bounds, rows.column_names)
-        model = make_estimator(method, **options)
-        if stream and not isinstance(model, QAFFDE):
-            raise usage("--stream needs --method qaffde: other methods read all rows at once")
-        if stream is None:
-            stream = isinstance(model, QAFFDE) and table.n_bytes > STREAM_BYTES
-        if stream:
+        model = make_estimator(
+            method,
+            n_features=features,
+            bandwidth=number_or_word(bandwidth),
+            rank=number_or_word(rank),
+            base_measure=number_or_word(base_measure),
+            bounds=parse_bounds(bounds, rows.column_names),
+            time_limit=time_limit,
+            random_state=seed,
+        )
+        most = STREAM_BYTES if stream is None and method == "qaffde" else math.inf
+        whole = None if stream else rows.collect_up_to(most)
+        if whole is None:
             model.fit(rows)
         else:
-            X, weight = rows.collect()
+            X, weight = whole
             model.fit(framed(X, rows.names), sample_weight=weight if weights else None)
     note_missing(rows)
-    save(model, output.resolve())
+    model.save(output.resolve())
     facts = {
         "class": type(model).__name__,
         "columns": rows.column_names,
         "rows": rows.n_kept,
         "missing_values": rows.n_missing,
-        "streamed": stream,
+        "streamed": whole is None,
         **attributes(model, "base_measure_", "bandwidth_", "n_fourier_features_", "rank_"),
         "seconds": round(time.perf_counter() - start, 3),
         "model": str(output),
@@ -81,52 +97,37 @@ def fit(
     print_facts(facts, as_json=json)
 
 
-def make_estimator(method: str, *, strict: bool = True, **options: Any) -> Any:
-    """Unfitted estimator of a method, with the options that were given.
+def make_estimator(method: str, **parameters: Any) -> Any:
+    """Unfitted estimator of a method, with those parameters that are not None."""
+    from qaffde import QAFFDE, QAFFDESGD
+    from qaffde.baselines import BASELINES
 
-    Parameters
-    ----------
-    method : str
-    strict : bool
-        Whether to reject options that the method lacks, other than the seed.
-    **options
-        Keys of :data:`OPTIONS`; None is left out.
-    """
-    check_methods([method])
-    model = METHODS[method]() if method in METHODS else get_baseline(method)
-    known = model.get_params(deep=False)
-    for option, value in options.items():
-        if OPTIONS[option] in known and value is not None:
-            model.set_params(**{OPTIONS[option]: number_or_word(value)})
-        elif value is not None and option != "seed" and strict:
-            raise usage(f"--{option.replace('_', '-')} does not apply to {method}")
-    return model
+    methods: dict[str, Any] = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD, **BASELINES}
+    if method not in methods:
+        raise usage(f"unknown method {method!r}; choose one of {', '.join(methods)}")
+    model = methods[method]()
+    given = {name: value for name, value in parameters.items() if value is not None}
+    for name in given.keys() - model.get_params(deep=False).keys():
+        raise usage(f"--{name.replace('_', '-')} does not apply to {method}")
+    return model.set_params(**given)
 
 
-def check_methods(methods: Sequence[str]) -> None:
-    """Reject methods that are not known."""
-    known = [*METHODS, *BASELINES]
-    for method in methods:
-        if method not in known:
-            raise usage(f"unknown method {method!r}; choose one of {', '.join(known)}")
-
-
-def number_or_word(value: Any) -> Any:
-    """A text as a number, several by commas, or a word such as "auto"; others as they are.
+def number_or_word(text: str | None) -> Any:
+    """A text as a number, several by commas, or a word such as "auto"; None stays.
 
     Examples
     --------
     >>> number_or_word("16"), number_or_word("0.5"), number_or_word("1,2"), number_or_word("auto")
     (16, 0.5, [1.0, 2.0], 'auto')
     """
-    if not isinstance(value, str):
-        return value
+    if text is None:
+        return None
     try:
-        if "," in value:
-            return [float(part) for part in value.split(",")]
-        return int(value) if value.strip().isdigit() else float(value)
+        if "," in text:
+            return [float(part) for part in text.split(",")]
+        return int(text) if text.strip().isdigit() else float(text)
     except ValueError:
-        return value
+        return text
 
 
 def parse_bounds(texts: Sequence[str] | None, names: Sequence[str]) -> Any:

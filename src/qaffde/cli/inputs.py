@@ -1,7 +1,6 @@
 """Input of commands: tables from files or standard input, and models."""
 
 import math
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from qaffde.cli.errors import usage
-from qaffde.estimators.recipes import fitted
-from qaffde.files.model import load
+from qaffde.cli.output import usage
 from qaffde.streams.blocks import Array
+from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.files import open_table
-from qaffde.streams.names import find_columns, framed
-from qaffde.streams.selection import TableChunks, pick_columns
+from qaffde.streams.names import find_columns, framed, names_in
 from qaffde.streams.table import DataError, Table
 
 STANDARD = "-"
@@ -27,8 +24,12 @@ def open_data(source: str, *, header: bool | None = None) -> Iterator[Table]:
     if source != STANDARD:
         yield open_table(source, header=header)
         return
+    if sys.stdin is None:
+        raise DataError("standard input is closed; name a file")
+    pipe: Any = sys.stdin.buffer
     with tempfile.NamedTemporaryFile(prefix="qaffde-") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+        while part := pipe.read1(1 << 16):  # one read at a time: a signal ends it
+            copy.write(part)
         copy.flush()
         yield open_table(copy.name, label="standard input", header=header)
 
@@ -37,7 +38,7 @@ def rows_for_model(
     table: Table, model: Any, columns: Sequence[str] | None, missing: Any
 ) -> TableChunks:
     """Rows of the columns that a model has: by name where both have names, else by place."""
-    wanted, picked = model_names(model), columns or None
+    wanted, picked = names_in(model), columns or None
     have, _ = pick_columns(table, picked)
     if wanted is not None and table.named:
         places = {table.names[j]: j for j in have}
@@ -59,25 +60,22 @@ def rows_for_model(
     return TableChunks(table, have, missing=missing)
 
 
-def model_names(model: Any) -> list[str] | None:
-    """Names of a model's columns, where its fit had them."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
-
-
 def _filler(model: Any) -> Callable[[Array], Array]:
     """Function that fills missing values with a model's exact conditional mean."""
     if not hasattr(model, "impute"):
         raise DataError(
             f"{type(model).__name__} has no conditional mean to fill gaps with; use missing=drop"
         )
-    return lambda rows: model.impute(framed(rows, model_names(model)), method="mean")
+    return lambda rows: model.impute(framed(rows, names_in(model)), method="mean")
 
 
 def load_model(path: Path, *needs: str) -> Any:
     """Fitted estimator of a file, with the methods that are needed."""
     if path.is_dir() or not path.exists():
-        raise DataError(f"{path} does not exist" if not path.exists() else f"{path} is a folder")
+        raise DataError(f"{path} is a folder" if path.exists() else f"{path} does not exist")
+    from qaffde import load
+    from qaffde.estimators.recipes import fitted
+
     model = load(path)
     if not fitted(model):
         raise DataError(f"{path} holds a {type(model).__name__} that was not fitted")
@@ -89,19 +87,12 @@ def load_model(path: Path, *needs: str) -> Any:
 
 def parse_values(
     texts: Sequence[str], names: Sequence[str], wanted: str, *, several: bool = False
-) -> dict[int | str, Any]:
-    """Lists of values by number of column, from texts such as ``height=1.6,1.8``.
+) -> dict[int, list[float]]:
+    """Values by number of column, one or several, from texts such as ``height=1.6,1.8``.
 
-    Parameters
-    ----------
-    texts : sequence of str
-    names : sequence of str
-    wanted : str
-        What a message says that there should be.
-    several : bool
-        Whether a column may have more than one value.
+    A message says what is `wanted`.
     """
-    found: dict[int | str, Any] = {}
+    found: dict[int, list[float]] = {}
     for text in texts:
         column, _, values = text.rpartition("=")
         try:

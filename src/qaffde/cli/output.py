@@ -1,11 +1,18 @@
-"""Output of commands: JSON, tables for people, and progress."""
+"""Output of commands: errors in one line, JSON, tables for people, and progress."""
 
 import json
 import math
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import typer
@@ -15,6 +22,79 @@ from rich.table import Table
 
 from qaffde.streams.blocks import Progress as Report
 from qaffde.streams.chunked import print_progress
+from qaffde.streams.table import DataError, one_line, shortened
+
+FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+MENDABLE = ValueError, TypeError, ArithmeticError, ImportError, OSError, MemoryError, RuntimeError
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """Turn what a person can correct into one line and exit code 1; warnings into notes."""
+    with warnings.catch_warnings(), _unwinding():
+        warnings.showwarning = _note_warning
+        try:
+            yield
+        except typer.Exit:
+            raise
+        except BrokenPipeError:  # who read our output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
+            raise typer.Exit(FAILED) from None
+        except MENDABLE as error:
+            typer.echo(f"error: {message_of(error)}", err=True)
+            raise typer.Exit(FAILED) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted; nothing was written", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def message_of(error: BaseException) -> str:
+    """One line of what went wrong."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return one_line(f"{error.filename}: {error.strerror}")
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; try --stream, fewer --columns or fewer --features"
+    message = one_line(str(error)) or type(error).__name__
+    if isinstance(error, DataError):  # which writes options as for Python
+        message = re.sub(r"\b(columns|missing)=", r"--\1 ", message).rstrip()
+    return message
+
+
+def note(message: str) -> None:
+    """Tell a person something, beside the output."""
+    typer.echo(f"note: {message}", err=True)
+
+
+usage = typer.BadParameter
+"""Error of a command line that makes no sense, exit code 2."""
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let a SIGTERM unwind as Ctrl-C does, so that nothing stays in temporary folders."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
+
+
+def _terminate(*_: Any) -> NoReturn:
+    raise SystemExit(TERMINATED)
+
+
+def _note_warning(message: Any, *_: Any, **__: Any) -> None:
+    note(shortened(message))
+
+
+def _descriptor(stream: Any) -> int:
+    try:
+        return int(stream.fileno())
+    except (OSError, AttributeError, ValueError):
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
@@ -58,14 +138,18 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Table on standard output; the first column is text, the others are numbers."""
+def print_table(title: str, columns: Mapping[str, tuple[str, int]], rows: Any) -> None:
+    """Table of numbers by method on standard output.
+
+    `columns` has a heading and the digits for each key of the mappings in `rows`.
+    """
     typer.echo(title)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    table.add_column("method", no_wrap=True)
+    for heading, _ in columns.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, row in rows.items():
+        table.add_row(method, *(f"{row[key]:.{digits}f}" for key, (_, digits) in columns.items()))
     console = Console()
     console.print(table, width=None if console.is_terminal else 200)
 
@@ -93,3 +177,19 @@ def progress(unit: str = "rows") -> Iterator[Report]:
             bar.update(tasks[what], completed=done, total=total)
 
         yield report
+
+
+def check_output(target: object, *inputs: object) -> None:
+    """Reject a file that cannot be written or is an input, before work is put into it."""
+    path = Path(str(target)).resolve()
+    if str(target) == "-":
+        raise usage("this cannot go to standard output; name a file with -o")
+    if not path.parent.is_dir():
+        raise DataError(f"the folder of {target} does not exist; create it first")
+    if path.exists() and not path.is_file():
+        raise DataError(f"{target} is not a regular file; name another")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{target} cannot be written: no permission for its folder")
+    for source in map(str, inputs):
+        if path.exists() and os.path.exists(source) and os.path.samefile(path, source):
+            raise DataError(f"{target} would replace the input {source}; name another file")

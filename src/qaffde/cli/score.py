@@ -1,39 +1,41 @@
 """``qaffde score`` and ``qaffde anomalies``: log-densities of rows, batch by batch."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typer import Option
 
-from qaffde.cli.errors import note, usage
 from qaffde.cli.fit import note_missing
-from qaffde.cli.inputs import STANDARD, load_model, model_names, open_data, rows_for_model
-from qaffde.cli.output import print_facts, progress
-from qaffde.cli.sinks import Sink, open_sink
-from qaffde.streams.arrow import import_pyarrow
+from qaffde.cli.inputs import load_model, open_data, rows_for_model
+from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingScore, Model, Seed
+from qaffde.cli.options import TableOut as Output
+from qaffde.cli.output import note, print_facts, progress, usage
+from qaffde.cli.sinks import open_sink
 from qaffde.streams.blocks import Array
-from qaffde.streams.names import framed
-from qaffde.streams.selection import Batch, TableChunks
-from qaffde.streams.table import DataError
+from qaffde.streams.chunked import Batch, TableChunks
+from qaffde.streams.names import framed, names_in
+from qaffde.streams.table import DataError, import_pyarrow
 
 LOG_DENSITY, ROW, ANOMALY = "log_density", "row", "anomaly"
 
 
 def score(
-    model: Path,
-    data: str,
+    model: Model,
+    data: Data,
     *,
-    output: str | None,
-    columns: list[str] | None,
-    missing: str,
-    header: bool | None,
-    json: bool,
+    output: Output = None,
+    columns: Columns = None,
+    missing: MissingScore = Missing.error,
+    header: Header = None,
+    json: Json = False,
 ) -> None:
-    """Write the rows of a table with a column log_density."""
-    with _target(output, model, data, json=json) as write:
+    """Write the rows of DATA with a column log_density.
+
+    With --json and no -o, only a summary is printed.
+    """
+    with open_sink(output, model, data, json=json) as write:
         density = load_model(model)
         total, low, high = 0.0, np.inf, -np.inf
         with open_data(data, header=header) as table:
@@ -56,30 +58,39 @@ def score(
 
 
 def anomalies(
-    model: Path,
-    data: str,
+    model: Model,
+    data: Data,
     *,
-    fraction: float | None,
-    false_alarms: float | None,
-    threshold: float | None,
-    all_rows: bool,
-    output: str | None,
-    columns: list[str] | None,
-    missing: str,
-    header: bool | None,
-    seed: int,
-    json: bool,
+    fraction: Annotated[
+        float | None, Option(help="Call this share of DATA anomalies: the least likely rows.")
+    ] = None,
+    false_alarms: Annotated[
+        float | None,
+        Option(help="Share of the model's own mass that is called so; 0.01 by default."),
+    ] = None,
+    threshold: Annotated[
+        float | None, Option(help="Log-density below which a row is an anomaly.")
+    ] = None,
+    all_rows: Annotated[
+        bool, Option("--all", help="Write all rows, with a column anomaly of 0 and 1.")
+    ] = False,
+    output: Output = None,
+    columns: Columns = None,
+    missing: MissingScore = Missing.error,
+    header: Header = None,
+    seed: Seed = 0,
+    json: Json = False,
 ) -> None:
-    """Write the rows of a table where the density is low, with their number and log_density."""
+    """Write the rows of DATA where the density is low, with their number and log_density."""
     if sum(value is not None for value in (fraction, false_alarms, threshold)) > 1:
         raise usage("--fraction, --false-alarms and --threshold exclude each other; give one")
     for name, share in (("--fraction", fraction), ("--false-alarms", false_alarms)):
         if share is not None and not 0 < share < 1:
             raise usage(f"{name} must lie between 0 and 1, got {share}")
-    with _target(output, model, data, json=json) as write:
+    found: list[dict[str, Any]] = []
+    n_anomalies = 0
+    with open_sink(output, model, data, json=json) as write:
         density, limit = load_model(model), threshold
-        found: list[dict[str, Any]] = []
-        n_anomalies = 0
         with open_data(data, header=header) as table:
             rows = rows_for_model(table, density, columns, missing)
             if fraction is not None:
@@ -105,7 +116,7 @@ def anomalies(
 
 def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Batch, Array]]:
     """Batches of rows and their log-densities; with all columns but those to be added."""
-    table, names = rows.table, model_names(model)
+    table, names = rows.table, names_in(model)
     others = [j for j, name in enumerate(table.names) if name not in added]
     with progress() as report:
         for batch in rows.batches(*others):
@@ -126,13 +137,12 @@ def natural_limit(model: Any, false_alarms: float | None, seed: int) -> float:
     """Log-density below which a share of the model's own mass lies, or a detector's offset."""
     if false_alarms is None and hasattr(model, "offset_"):
         return float(model.offset_)
-    share = 0.01 if false_alarms is None else false_alarms
     if not hasattr(model, "hdr_level"):
         raise DataError(
             f"{type(model).__name__} draws no samples to find a limit from; use --fraction or "
             "--threshold"
         )
-    return float(model.hdr_level(1 - share, random_state=seed))
+    return float(model.hdr_level(1 - (false_alarms or 0.01), random_state=seed))
 
 
 def _lowest_share(model: Any, rows: TableChunks, share: float) -> float:
@@ -147,15 +157,3 @@ def _judged(batch: Batch, log_p: Array, low: NDArray[np.bool_], *, all_rows: boo
     if all_rows:
         return with_columns(batch.table, columns | {ANOMALY: low.astype(np.int8)})
     return with_columns(batch.table, columns).filter(import_pyarrow().array(low))
-
-
-@contextmanager
-def _target(output: str | None, *inputs: object, json: bool) -> Iterator[Sink]:
-    """Where rows go: a file, standard output, or nowhere where JSON takes its place."""
-    if json and output == STANDARD:
-        raise usage("--json and -o - would both write to standard output; name a file for rows")
-    if json and output is None:
-        yield lambda batch: None
-        return
-    with open_sink(output or STANDARD, *inputs) as sink:
-        yield sink

@@ -20,7 +20,6 @@ from qaffde.distributed.partitions import (
     column_names,
     import_dask,
     is_array,
-    is_frame,
     one_block_of_columns,
     with_number,
 )
@@ -50,7 +49,7 @@ def fit(
     Parameters
     ----------
     model : QAFFDE
-        On an error it stays as it was.
+        Is fitted and returned; on an error it stays as it was.
     X : dask array of shape (n, d), or dask data frame
         Numbers of rows may be unknown, partitions may be empty.
     sample_weight : dask array or series of shape (n,), optional
@@ -62,15 +61,9 @@ def fit(
         What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can fall
         out of; a box needs its `bounds`.
 
-    Returns
-    -------
-    QAFFDE
-        `model`, fitted.
-
     Examples
     --------
     >>> import dask.array as da
-    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(3000, 2))
     >>> model = fit(QAFFDE(random_state=0), da.from_array(X, chunks=(1000, 2)))
     >>> model.score_samples([[0.0, 0.0]]).round()  # the true log-density is -1.84
@@ -135,14 +128,8 @@ def score_samples(model: DensityEstimator, X: Any) -> Any:
     if is_array(X):
         X = one_block_of_columns(X)
         declare_columns(model, int(X.shape[1]), None, reset=False)
-        return X.map_blocks(
-            log_density_block, model=shared, drop_axis=1, dtype=np.float64, meta=np.empty(0)
-        )
-    if not is_frame(X):
-        raise TypeError(
-            f"rows must be a Dask array or data frame, got {type(X).__name__}; other data go to "
-            "model.score_samples"
-        )
+        options = {"drop_axis": 1, "dtype": np.float64, "meta": np.empty(0)}
+        return X.map_blocks(log_densities, model=shared, **options)
     import pandas as pd
 
     declare_columns(model, X.shape[1], column_names(X), reset=False)
@@ -150,29 +137,23 @@ def score_samples(model: DensityEstimator, X: Any) -> Any:
     return X.map_partitions(log_density_series, shared, meta=meta)
 
 
-def log_density_block(
-    rows: Any, model: DensityEstimator, block_id: Sequence[int]
-) -> NDArray[np.float64]:
-    """Log-densities of a block of an array."""
-    return log_densities(rows, model, block_id[0])
-
-
 def log_density_series(rows: Any, model: DensityEstimator, partition_info: dict[str, Any]) -> Any:
     """Log-densities of a partition of a data frame."""
     import pandas as pd
 
-    found = log_densities(rows, model, partition_info["number"], [*map(str, rows.columns)])
+    names = [str(name) for name in rows.columns]
+    found = log_densities(rows, model, [partition_info["number"]], names)
     return pd.Series(found, index=rows.index, name="log_density")
 
 
 def log_densities(
-    rows: Any, model: DensityEstimator, number: int, names: list[str] | None = None
+    rows: Any, model: DensityEstimator, block_id: Sequence[int], names: list[str] | None = None
 ) -> NDArray[np.float64]:
     """Log-densities of a partition, which may have no rows; errors name it."""
     if not len(rows):
         return np.empty(0)
-    as_block(rows, None, number, names)
-    found: NDArray[np.float64] = with_number(number, model.score_samples, rows)
+    as_block(rows, None, block_id[0], names)
+    found: NDArray[np.float64] = with_number(block_id[0], model.score_samples, rows)
     return found
 
 
@@ -204,7 +185,6 @@ def sample(
     """
     import_dask()
     import dask.array as da
-    from dask.delayed import delayed
 
     shared = _shared(model)
     check_count("n_samples", n_samples)
@@ -215,14 +195,8 @@ def sample(
     sizes = da.core.normalize_chunks((chunks, d), shape=(n_samples, d))[0]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(sizes))
     parts = [
-        da.from_delayed(delayed(draw)(shared, n, int(seed)), shape=(n, d), dtype=np.float64)
+        da.from_delayed(shared.sample(n, random_state=int(seed)), shape=(n, d), dtype=np.float64)
         for n, seed in zip(sizes, seeds, strict=True)
     ]
     rows = da.concatenate(parts)
     return rows.to_dask_dataframe(columns=names) if as_frame else rows
-
-
-def draw(model: Any, n: int, seed: int) -> NDArray[np.float64]:
-    """Draw the rows of one chunk."""
-    rows: NDArray[np.float64] = model.sample(n, random_state=seed)
-    return rows

@@ -1,7 +1,7 @@
 """Partitions of Dask's arrays and data frames, and sums over them by a tree."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from operator import add
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from qaffde.extras import import_extra
 from qaffde.selection.summary import (
     MANY_ROWS,
     SAMPLE_ROWS,
@@ -21,7 +22,7 @@ from qaffde.selection.summary import (
     Value,
     accept,
 )
-from qaffde.streams.blocks import Block, checked
+from qaffde.streams.blocks import Block, as_part, checked
 
 FAN_IN = 8
 """Parts that one task of the tree adds up."""
@@ -29,29 +30,21 @@ FAN_IN = 8
 
 def import_dask() -> Any:
     """The package dask, or an error that says how to install it."""
-    try:
-        import dask
-    except ImportError as error:
-        raise ImportError(
-            "clusters need dask, which is not installed; run: pip install 'qaffde[distributed]'"
-        ) from error
-    return dask
+    return import_extra("dask", "distributed", "clusters need")
 
 
 def is_array(X: Any) -> bool:
-    """Whether X is an array of Dask."""
+    """Whether X is an array of Dask, not a data frame; a TypeError for anything else."""
     import_dask()
     import dask.array as da
-
-    return isinstance(X, da.Array)
-
-
-def is_frame(X: Any) -> bool:
-    """Whether X is a data frame of Dask."""
-    import_dask()
     import dask.dataframe as dd
 
-    return isinstance(X, dd.DataFrame)
+    if not isinstance(X, da.Array | dd.DataFrame):
+        raise TypeError(
+            f"rows must be a Dask array or data frame, got {type(X).__name__}; other data go to "
+            "model.fit and model.score_samples"
+        )
+    return isinstance(X, da.Array)
 
 
 def one_block_of_columns(X: Any) -> Any:
@@ -65,49 +58,10 @@ def one_block_of_columns(X: Any) -> Any:
 
 def column_names(X: Any) -> list[str]:
     """Names of the columns of a data frame, all of numbers."""
-    words = [str(name) for name, kind in X.dtypes.items() if not _is_number(kind)]
+    words = [str(name) for name, kind in X.dtypes.items() if kind.kind not in "iuf"]
     if words:
         raise ValueError(f"columns are not numeric: {', '.join(words)}; select others first")
     return [str(name) for name in X.columns]
-
-
-def _is_number(kind: Any) -> bool:
-    from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-    return bool(is_numeric_dtype(kind) and not is_bool_dtype(kind))
-
-
-@dataclass(frozen=True, eq=False)
-class Partitions:
-    """Parts of a collection, still to be computed.
-
-    Parameters
-    ----------
-    rows, weights : lists of dask.delayed.Delayed; None for rows of equal weight
-    n_columns : int
-    names : list of str or None
-    """
-
-    rows: list[Any]
-    weights: list[Any]
-    n_columns: int
-    names: list[str] | None
-
-    @classmethod
-    def of(cls, X: Any, sample_weight: Any = None) -> "Partitions":
-        """Partitions of an array or a data frame, and of weights that are laid out alike."""
-        if is_array(X):
-            X = one_block_of_columns(X)
-            rows, names, d = X.to_delayed().ravel().tolist(), None, int(X.shape[1])
-        elif is_frame(X):
-            names = column_names(X)
-            rows, d = X.to_delayed(), len(names)
-        else:
-            raise TypeError(
-                f"rows must be a Dask array or data frame, got {type(X).__name__}; other data go "
-                "to model.fit"
-            )
-        return cls(rows, _weights(X, sample_weight, len(rows)), d, names)
 
 
 def _weights(X: Any, weight: Any, n_parts: int) -> list[Any]:
@@ -116,15 +70,13 @@ def _weights(X: Any, weight: Any, n_parts: int) -> list[Any]:
         return [None] * n_parts
     import dask.array as da
 
-    chunks = X.chunks[0] if is_array(X) else ()
-    known = bool(chunks) and not any(np.isnan(size) for size in chunks)
-    if known:
-        weight = weight if isinstance(weight, da.Array) else da.asarray(weight)
-        if weight.shape != (X.shape[0],):
+    if is_array(X) and not np.isnan(X.shape[0]):
+        weight = da.asarray(weight)
+        if weight.shape != X.shape[:1]:
             raise ValueError(
                 f"sample_weight has the shape {weight.shape}, but X has {X.shape[0]} rows"
             )
-        return list(weight.rechunk((chunks,)).to_delayed().ravel())
+        weight = weight.rechunk(X.chunks[:1])
     parts = list(np.ravel(weight.to_delayed())) if hasattr(weight, "to_delayed") else []
     if len(parts) != n_parts:
         raise ValueError(
@@ -137,18 +89,7 @@ def _weights(X: Any, weight: Any, n_parts: int) -> list[Any]:
 class DaskSource(Source):
     """Rows in the partitions of a Dask collection, wherever Dask computes them.
 
-    Parameters
-    ----------
-    X : dask array of shape (n, d), or dask data frame
-        Numbers of rows may be unknown, partitions may be empty.
-    sample_weight : dask array or series of shape (n,), optional
-        In the partitions of X, where its numbers of rows are unknown.
-    client : distributed.Client, optional
-        The scheduler; Dask's current one by default.
-    minimum : int, default=2
-        Rows that there must be.
-    sample_partitions : int, optional
-        Partitions that a summary looks at, drawn by its seed; all by default.
+    Parameters are those of :func:`~qaffde.distributed.fit`; there must be `minimum` rows.
     """
 
     def __init__(
@@ -160,10 +101,14 @@ class DaskSource(Source):
         minimum: int = 2,
         sample_partitions: int | None = None,
     ) -> None:
-        self.partitions = Partitions.of(X, sample_weight)
-        self.n_columns, self.names = self.partitions.n_columns, self.partitions.names
-        self.client, self.minimum = client, minimum
-        n = len(self.partitions.rows)
+        if is_array(X):
+            X = one_block_of_columns(X)
+            self.parts, self.names = X.to_delayed().ravel().tolist(), None
+        else:
+            self.parts, self.names = X.to_delayed(), column_names(X)
+        self.n_columns, self.client, self.minimum = int(X.shape[1]), client, minimum
+        n = len(self.parts)
+        self.weights = _weights(X, sample_weight, n)
         self.n_summarized = n if sample_partitions is None else min(sample_partitions, n)
         self.partly_seen = self.n_summarized < n
 
@@ -172,7 +117,7 @@ class DaskSource(Source):
         return self._summary(seed, check, SAMPLE_ROWS, brief=brief)
 
     def _summary(self, seed: int, check: Check, max_rows: int, *, brief: bool = False) -> Summary:
-        n_parts = len(self.partitions.rows)
+        n_parts = len(self.parts)
         some = [0] if brief else self._drawn(seed)
         task = partial(summarize_part, check=check, seed=seed, max_rows=max_rows)
         found: Summary | None = self._total(task, some)
@@ -185,7 +130,7 @@ class DaskSource(Source):
         return replace(summary, moments=summary.moments.scaled(n_parts / len(some)))
 
     def _drawn(self, seed: int) -> list[int]:
-        n = len(self.partitions.rows)
+        n = len(self.parts)
         if not self.partly_seen:
             return list(range(n))
         drawn = np.random.default_rng(seed).choice(n, self.n_summarized, replace=False)
@@ -193,7 +138,7 @@ class DaskSource(Source):
 
     def total(self, task: Callable[[Part], Value]) -> Value:
         """Sum of a task over all partitions, by a tree."""
-        found: Value | None = self._total(task, range(len(self.partitions.rows)))
+        found: Value | None = self._total(task, range(len(self.parts)))
         if found is None:
             raise ValueError("no row has a positive weight")
         return found
@@ -207,9 +152,8 @@ class DaskSource(Source):
         """Sum of a task over some partitions; None where they have no rows."""
         delayed = import_dask().delayed
         given = delayed(task, traverse=False)
-        parts, weights = self.partitions.rows, self.partitions.weights
         found = [
-            delayed(on_part)(given, parts[number], weights[number], number, self.names)
+            delayed(on_part)(given, self.parts[number], self.weights[number], number, self.names)
             for number in some
         ]
         root = tree(found, delayed(total))
@@ -273,12 +217,5 @@ def with_number(number: int, function: Callable[..., Any], *args: Any) -> Any:
 
 def as_block(rows: Any, weight: Any, number: int, names: Sequence[str] | None) -> Block:
     """Rows of a partition, checked."""
-    where = f"partition {number}: "
-    try:
-        numbers = np.array(rows, dtype=np.float64, order="C")
-        masses = np.ones(len(numbers)) if weight is None else np.array(weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}it does not hold numbers alone: {error}") from None
-    if masses.shape != (len(numbers),):
-        raise ValueError(f"{where}it has {len(numbers)} rows and weights of shape {masses.shape}")
-    return checked(numbers, masses, 0, names, where)
+    where = f"partition {number}"
+    return checked(*as_part(rows, weight, where), 0, names, f"{where}: ")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # before there is a group: see process_group
+import torch.distributed.nn  # before there is a group, which it would keep beyond its end
 from numpy.typing import ArrayLike
 from torch import Tensor
 
@@ -84,12 +84,6 @@ def process_group(backend: str = "gloo") -> Iterator[Peers]:
     ------
     Peers
         With their number, `size`, and the `rank` of this one.
-
-    Notes
-    -----
-    ``torch.distributed.nn`` has the group that there is when it is imported among its defaults,
-    and the first optimizer imports it. A group that is kept so outlives its destruction, and its
-    threads may abort the process when the interpreter ends; hence it is imported before.
     """
     if dist.is_initialized():
         yield ProcessPeers()
@@ -143,15 +137,10 @@ def fit_shard(model: Model, X: ArrayLike, sample_weight: ArrayLike | None = None
     Parameters
     ----------
     model : QAFFDESGD
-        With the same parameters in every process.
+        Is fitted and returned; with the same parameters in every process.
     X : array-like of shape (n, d)
         The rows of this process.
     sample_weight : array-like of shape (n,), optional
-
-    Returns
-    -------
-    QAFFDESGD
-        `model`, fitted.
     """
     if not isinstance(model, QAFFDESGD):
         raise TypeError(

@@ -1,11 +1,9 @@
 """scikit-learn estimators."""
 
-from qaffde.estimators import format_1  # noqa: F401 (registers what old files hold)
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
-from qaffde.estimators.persistence import export_onnx
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.recipes import ESTIMATORS
@@ -19,5 +17,4 @@ __all__ = [
     "FourierFeatures",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
-    "export_onnx",
 ]

@@ -14,11 +14,19 @@ from torch import Generator, Tensor
 
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
-from qaffde.parameters import Seed, check_count, generator_from
+from qaffde.parameters import (
+    DOUBLE,
+    THREADS,
+    ComputeConfig,
+    Seed,
+    check_count,
+    check_sum,
+    generator_from,
+    guard,
+)
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
-from qaffde.streams import as_chunks
+from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
-from qaffde.training.config import DOUBLE, ComputeConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -27,13 +35,14 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def all_or_nothing(method: Method) -> Method:
-    """Method that leaves its object as it was if it fails."""
+    """Fit that leaves its object as it was if it fails, on as many threads as are worth it."""
 
     @wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = vars(self).copy()
         try:
-            return method(self, *args, **kwargs)
+            with THREADS.for_fit(args[0] if args else kwargs.get("X")):
+                return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -55,6 +64,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """
 
     density_: Density
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        guard(cls)
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -164,6 +177,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
+        check_sum(weight)
         if (weight > 0).sum() < minimum:
             raise ValueError(
                 "fewer than two rows have a positive sample_weight; a density needs at least two"
@@ -185,13 +199,17 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         reset: bool = True,
     ) -> Source:
         """Rows in memory, checked, or a source of them, which is checked as it is read."""
-        chunks = None if isinstance(X, Source) else as_chunks(X, sample_weight)
+        is_small = isinstance(X, np.ndarray) and X.size <= LARGE
+        chunks = None if is_small or isinstance(X, Source) else as_chunks(X, sample_weight)
         if chunks is not None:
             X = ChunkSource(chunks, minimum)
         if not isinstance(X, Source):
             return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
         declare_columns(self, X.n_columns, X.names, reset=reset)
         return X
+
+
+guard(DensityEstimator)
 
 
 def draw(density: StandardizedDensity, n: int, generator: Generator) -> Tensor:

@@ -16,26 +16,24 @@ from torch import Tensor, nn
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn.class_density import ClassDensity, ImageCoder
-from qaffde.parameters import check_kind, check_priors, generator_from
-from qaffde.selection.class_solver import (
-    encode_some,
-    image_coder,
-    read_classes,
-    sum_classes,
-    train_classes,
+from qaffde.parameters import (
+    DOUBLE,
+    check_kind,
+    check_positive,
+    check_priors,
+    check_sum,
+    generator_from,
 )
-from qaffde.selection.classes import ClassSpec, plan_codes, select_classes
+from qaffde.selection.class_solver import read_classes, sum_classes, train_classes
+from qaffde.selection.classes import ClassSpec, select_classes
 from qaffde.selection.plan import Plan, check_plan
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.training import History, TrainingConfig
 from qaffde.training.closed_form import ClassSums, LabeledRows
-from qaffde.training.config import DOUBLE
 from qaffde.training.run import Run
 
 SPECIFIED = [name for name in ClassSpec.__dataclass_fields__ if name != "open_ended"]
 FLOATS = [np.float64, np.float32]
-MAX_SCORED = 1024
-"""Rows that are scored at a time."""
 ADAPTED_ROWS = 10_000
 """Rows whose first codes adaptive features are fitted to."""
 
@@ -72,22 +70,20 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     features : {"auto", "sobol", "orthogonal", "paired", "random", "adaptive"}, default="auto"
         How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
         random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
-    method : {"auto", "direct", "square_root", "pretty_good", "coherent", "gradient"}
-        Closed forms are sums over rows and differ in how density matrices are read, see
-        ``qaffde.training.class_readings``; "direct" is the paper's QAFFDE. "auto", the default,
-        chooses among the next three for the conditional objective, and is "square_root" for the
-        generative one. "gradient" is the paper's QAFFDE-SGD, trained by Adam.
-    objective : {"conditional", "generative"}, default="conditional"
-        What is maximized, on held-out rows if "auto" chooses: the likelihood of classes given
-        rows, or of rows given classes. The latter gives better densities.
+    method : {"auto", "generative", "direct", "square_root", "pretty_good", "coherent", "gradient"}
+        "auto", the default, maximizes the likelihood of the classes of held-out rows over the
+        closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
+        the rows themselves, which gives better densities. Closed forms are sums over rows and
+        differ in how density matrices are read, see ``qaffde.training.class_readings``; "direct"
+        is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
         as many components as hold 95 % of the variance and at most 50. What they leave out is
         normal noise of one variance in the densities, the same for all classes.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
-        together with them by the conditional objective. Rows are reshaped to its `image_shape`, if
-        it has one, as :class:`qaffde.nn.LeNet` does. Codes pass through a hyperbolic tangent.
+        together with them by gradient descent. Rows are reshaped to its `image_shape`, if
+        it has one. Codes pass through a hyperbolic tangent.
     priors : array of shape (C,), optional
         Probabilities of the classes; their (weighted) frequencies by default. They shift the
         log-odds of what was trained without them.
@@ -96,6 +92,9 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     plan : Plan, optional
         Plan of an earlier fit (``model.plan_``). Nothing is searched then, and `n_features` to
         `method` and `n_components` are not used.
+    time_limit : float or None, default=None
+        Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
+        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
@@ -143,12 +142,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         features: str = "auto",
         *,
         method: str = "auto",
-        objective: str = "conditional",
         n_components: int | str | None = "auto",
         encoder: Any = None,
         priors: ArrayLike | None = None,
         class_weight: Any = None,
         plan: Plan | None = None,
+        time_limit: float | None = None,
         verbose: bool = False,
         training: TrainingConfig | None = None,
         policy: SelectionPolicy | None = None,
@@ -159,12 +158,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         self.rank = rank
         self.features = features
         self.method = method
-        self.objective = objective
         self.n_components = n_components
         self.encoder = encoder
         self.priors = priors
         self.class_weight = class_weight
         self.plan = plan
+        self.time_limit = time_limit
         self.verbose = verbose
         self.training = training
         self.policy = policy
@@ -181,20 +180,16 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         spec, config = self._spec(), self._config()
-        values, labels, weight = self._rows(X, y, sample_weight, reset=True)
-        self.classes_ = np.unique(labels)
-        rows = _labeled(values, labels, weight, self.classes_)
-        run = Run(checkpoint=config.checkpoint, verbose=bool(self.verbose))
+        rows = self._rows(X, y, sample_weight)
+        run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         seed, training_seed = self._seeds()  # two, or rows would be held out twice
-        coder = None if self.encoder is None else image_coder(self.encoder, rows.X)
+        coder = None if self.encoder is None else ImageCoder.of(self.encoder, rows.X)
         prior = self._prior(rows.class_weight)
         plan = self._plan(rows, coder, spec, seed, run)
         if not self.is_trained:
             sums = sum_classes(plan, rows)
             return self.restore(plan, prior, sums, read_classes(plan, sums))
-        density, history = train_classes(
-            plan, rows, self.objective, config, training_seed, run, coder
-        )
+        density, history = train_classes(plan, rows, config, training_seed, run, coder)
         if (file := run.file("search")) is not None:
             file.remove()
         return self.restore(plan, prior, None, density, [history])
@@ -222,7 +217,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         spec = self._spec(more=True)
-        self._config()
+        config = self._config()
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
@@ -230,8 +225,9 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         first = not self.__sklearn_is_fitted__()
         if first or classes is not None:
             _check_partial_fit_first_call(self, classes)
-        rows = _labeled(*self._rows(X, y, sample_weight, reset=first), self.classes_)
-        plan = self._plan(rows, None, spec, self._seeds()[0], Run()) if first else self.plan_
+        rows = self._rows(X, y, sample_weight, self.classes_, reset=first)
+        run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
+        plan = self._plan(rows, None, spec, self._seeds()[0], run) if first else self.plan_
         sums = sum_classes(plan, rows)
         total = sums if first or self.sums_ is None else self.sums_ + sums
         return self.restore(plan, self._prior(total.weight), total)
@@ -241,7 +237,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         rows = torch.tensor(validate_data(self, X, dtype=FLOATS, order="C", reset=False))
         C, r, D = self.density_.born.factor.shape
-        size = min(MAX_SCORED, DOUBLE.rows(max(C * r, D)))
+        size = DOUBLE.rows(max(C * r, D))
         with torch.no_grad():
             return torch.cat([self.density_(x) for x in rows.split(size)]).numpy()
 
@@ -274,8 +270,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         """
         self.plan_, self.class_prior_, self.sums_ = plan, prior, sums
         self._density, self.history_ = density, history or []
-        features = plan.features
-        self.n_components_, self.n_fourier_features_ = features.n_dims, features.n_features
+        self.n_components_ = plan.features.n_dims
+        self.n_fourier_features_ = plan.features.n_features
         self.bandwidth_ = (plan.bandwidth * plan.scale).numpy()
         self.measurement_, self.ridge_ = plan.measurement, plan.ridge
         return self
@@ -283,7 +279,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @property
     def rank_(self) -> int:
         """Rank of each density matrix."""
-        return self.density_.born.rank
+        return self.density_.born.factor.shape[1]
 
     @property
     def is_trained(self) -> bool:
@@ -307,6 +303,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         """Training settings, checked with all that goes with them."""
         check_kind("training", self.training, TrainingConfig)
         check_kind("policy", self.policy, SelectionPolicy)
+        check_positive("time_limit", self.time_limit, optional=True)
         config = TrainingConfig() if self.training is None else self.training
         asked = {
             "encoder": self.encoder is not None,
@@ -323,17 +320,6 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             )
         if asked["augment"] and not asked["encoder"]:
             raise ValueError("augment needs an encoder, which alone sees images")
-        if asked["dropout"] and self.objective == "generative":
-            raise ValueError(
-                'dropout needs objective="conditional": a density of mass one with all features '
-                "is none with some of them"
-            )
-        if asked["encoder"] and self.objective == "generative":
-            raise ValueError(
-                'objective="generative" cannot train an encoder: a likelihood of codes grows '
-                'without bound as they shrink to a point. Use objective="conditional", or '
-                "QAFFDESGD with an invertible encoder for each class"
-            )
         if asked["checkpoint"] and self.random_state is None:
             raise ValueError(
                 "checkpoint needs a random_state, or a fit that is called again is another one; "
@@ -350,17 +336,22 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
         n = ADAPTED_ROWS if self.features == "adaptive" else 2
-        codes = rows.X if coder is None else encode_some(coder, rows.X[:n])
+        codes = None if coder is None else coder.first_codes(rows.X[:n])
         if self.plan is not None:
-            return check_plan(self.plan, "classifier", codes.shape[1])
-        if coder is None:
-            return select_classes(rows, spec, policy=self.policy, seed=seed, run=run)
-        return plan_codes(codes, rows, spec, self.policy, seed)
+            seen = rows.X if codes is None else codes
+            return check_plan(self.plan, "classifier", seen.shape[1])
+        return select_classes(rows, spec, policy=self.policy, seed=seed, run=run, codes=codes)
 
     def _rows(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Any, NDArray[Any], Array]:
-        """Rows of positive weight, their labels and their weights."""
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        classes: NDArray[Any] | None = None,
+        *,
+        reset: bool = True,
+    ) -> LabeledRows:
+        """Rows of positive weight; their classes, if not given, become `classes_`."""
         rows, labels = validate_data(
             self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2 if reset else 1, reset=reset
         )
@@ -370,8 +361,23 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         )
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
+        check_sum(weight)
         kept = weight > 0
-        return rows[kept], labels[kept], weight[kept]
+        rows, labels, weight = rows[kept], labels[kept], weight[kept]
+        self.classes_ = np.unique(labels) if classes is None else classes
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"only the class {self.classes_.tolist()} has rows of positive weight, or is "
+                "named in classes; a classifier needs at least two classes"
+            )
+        if len(unknown := np.setdiff1d(labels, self.classes_)):
+            raise ValueError(
+                f"y holds labels {unknown.tolist()} that are not among the classes "
+                f"{self.classes_.tolist()}; name all classes in the first call of partial_fit"
+            )
+        codes = torch.from_numpy(np.searchsorted(self.classes_, labels).astype(np.int64))
+        tensors = torch.from_numpy(rows), codes, torch.from_numpy(weight)
+        return LabeledRows(*tensors, len(self.classes_))
 
     def _prior(self, weight: Tensor) -> NDArray[np.float64]:
         """The given priors, or the shares of the classes."""
@@ -381,20 +387,3 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "plan_")
-
-
-def _labeled(rows: Any, labels: NDArray[Any], weight: Array, classes: NDArray[Any]) -> LabeledRows:
-    """Rows as tensors, with the numbers of their classes."""
-    if len(classes) < 2:
-        raise ValueError(
-            f"only the class {classes.tolist()} has rows of positive weight, or is named in "
-            "classes; a classifier needs at least two classes"
-        )
-    unknown = np.setdiff1d(labels, classes)
-    if len(unknown):
-        raise ValueError(
-            f"y holds labels {unknown.tolist()} that are not among the classes "
-            f"{classes.tolist()}; name all classes in the first call of partial_fit"
-        )
-    y = torch.from_numpy(np.searchsorted(classes, labels).astype(np.int64))
-    return LabeledRows(torch.from_numpy(rows), y, torch.from_numpy(weight), len(classes))

@@ -52,6 +52,8 @@ def resolve_condition(
     columns = resolve_columns(values, n, names)
     if len(columns) == n:
         raise ValueError("every column is in the condition: no column is left to have a density")
+    if any(np.ma.is_masked(value) for value in values.values()):
+        raise ValueError("the condition has masked values; leave out what is not known")
     parts = [np.asarray(value, dtype=np.float64) for value in values.values()]
     try:
         given = np.stack(np.broadcast_arrays(*parts), axis=-1)

@@ -26,6 +26,8 @@ from qaffde.training import fit_adaptive_features
 
 RULES = ("scott", "silverman", "median")
 FEATURES = (*QF.FREQUENCIES, "adaptive")
+FAR = 1e100
+"""Bandwidths from the center beyond which all rows have the same features."""
 LATTICE_MARGIN = 6.0  # deviations of the kernel between the data and their next image: e^−18
 
 
@@ -105,18 +107,7 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
-        """Find the bandwidth and the frequencies.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-        """
+        """Find the bandwidth and the frequencies for rows `X` of shape (n, d)."""
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32]).astype(np.float64)
         self._check_parameters(rows.shape[1])
         generator = generator_from(self.random_state)
@@ -130,23 +121,20 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.frequencies_ = layer.W.numpy()
         self.phases_ = layer.b.numpy()
         self.amplitudes_ = layer.a.numpy()
+        if not (np.isfinite(self.location_).all() and np.isfinite(self.frequencies_).all()):
+            raise ValueError(
+                "the values of X are too large or too close together for float64; bring columns "
+                "to a common scale, for instance with StandardScaler"
+            )
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Features of each row.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, D)
-            In float32 if `X` is, computed in float64 all the same.
-        """
+        """Features (n, D) of rows (n, d): in float32 if `X` is, computed in float64."""
         check_is_fitted(self)
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        centered = torch.from_numpy(rows - self.location_)
+        most = np.finfo(np.float64).max
+        far = np.minimum(FAR * self.bandwidth_, most)  # phases of infinity would be NaN
+        centered = torch.from_numpy(np.clip(rows - self.location_, -far, far))
         phi = QF.fourier_features(
             centered,
             torch.tensor(self.frequencies_),

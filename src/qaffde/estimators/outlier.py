@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.base import Array, DensityEstimator, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.regions import weighted_quantile
@@ -81,6 +81,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         self.contamination = contamination
         self.random_state = random_state
 
+    @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density and the offset.
 
@@ -100,6 +101,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         )
         counted = weight > 0
         distinct, copy_of = np.unique(rows[counted], axis=0, return_inverse=True)
+        if len(distinct) < 2:
+            raise ValueError(
+                f"all {len(rows)} rows are the same: there is no density to compare rows by"
+            )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
         scores = self._fit_distinct(distinct, total, share)
         self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
@@ -108,7 +113,9 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
 
     def _fit_distinct(self, X: Array, weight: Array, share: float) -> Array:
         """Fit to different rows, and return their scores out of fold."""
-        whole = self._new().fit(X, sample_weight=weight)
+        given = self.estimator
+        new = QAFFDE(random_state=self.random_state) if given is None else clone(given)
+        whole = new.fit(X, sample_weight=weight)
         scores = _scores_out_of_fold(whole, X, weight, self.random_state)
         trusted = scores >= weighted_quantile(scores, weight, max(share, TRIMMED))
         self.estimator_ = _fit_core(whole, X, weight, trusted)
@@ -118,50 +125,18 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         return scores
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """Log-density of each row: the lower, the more of an outlier.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Log-density of each row, of shape (n,): the lower, the more of an outlier."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         return self.estimator_.score_samples(rows)
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Log-density above the offset: negative for outliers.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """Log-density of each row above the offset, of shape (n,): negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Call each row an inlier (1) or an outlier (−1).
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-
-        Returns
-        -------
-        ndarray of int, of shape (n,)
-        """
+        """Whether each row is an inlier (1) or an outlier (−1), of shape (n,)."""
         return np.where(self.decision_function(X) >= 0, 1, -1)
-
-    def _new(self) -> DensityEstimator:
-        if self.estimator is None:
-            return QAFFDE(random_state=self.random_state)
-        return clone(self.estimator)
 
 
 def _check_contamination(value: Any) -> float:

@@ -10,13 +10,22 @@ from sklearn.utils.validation import check_is_fitted
 from qaffde.estimators.base import all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
-from qaffde.parameters import check_inside, check_kind, check_share, generator_from
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select, sum_rows
+from qaffde.parameters import (
+    ComputeConfig,
+    check_inside,
+    check_kind,
+    check_positive,
+    check_share,
+    generator_from,
+)
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
-from qaffde.selection.solver import read
 from qaffde.streams import Chunks
 from qaffde.training.closed_form import Sums
-from qaffde.training.config import ComputeConfig
+from qaffde.training.run import Run
+
+MIN_WEIGHT = 1e-290
+"""Of all rows together; below it, weights of single rows round to zero."""
 
 
 class QAFFDE(BornEstimator):
@@ -36,8 +45,9 @@ class QAFFDE(BornEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features. "auto" takes up to 1000 (256 for one column), fewer for small
-        n, unless fitting incrementally or with fixed bandwidth and bounds.
+        Number D of Fourier features. "auto" takes up to 500 in two columns (1000 on a box), else
+        up to 250; fewer for small n, unless fitting incrementally or with fixed bandwidth and
+        bounds. Those that add nothing are dropped.
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximizes the
         held-out likelihood.
@@ -53,9 +63,19 @@ class QAFFDE(BornEstimator):
         paper's normalization by a constant, which is not a density; see
         :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
-        Ends of the box, where they are known; None leaves an end to the data. Implies the box.
-        Together with numbers for `bandwidth` they settle the plan without looking at the rows
-        (unless features are "adaptive"), and columns may even be constant.
+        Ends of the values that columns can have; None where there is none. Up to three columns,
+        or with ``transformation=None``, they are those of a box, which then is the base measure.
+        Otherwise a column with an end has a map of what is possible to the whole line, and no
+        mass lies beyond it. Together with numbers for `bandwidth` they settle the plan
+        without looking at the rows (unless features are "adaptive"), and columns may even be
+        constant.
+    transformation : "auto", "normal" or None, default="auto"
+        Maps of the columns, one for each, in front of all else. "normal" makes each column its
+        normal scores, by a smooth map that is learned from the rows; its tails go on beyond them,
+        and columns that show an end at zero keep it. "auto" takes these maps in more than three
+        columns if they raise the held-out likelihood, and leaves the columns as they are if
+        `bandwidth` is given in numbers, which are in the units of mapped columns. None has no
+        maps.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.
@@ -64,6 +84,10 @@ class QAFFDE(BornEstimator):
         then, and the parameters above are not used.
     warm_start : bool, default=False
         Whether another `fit` keeps the plan of the fit before and replaces only the rows.
+    time_limit : float or None, default=None
+        Seconds. After 70 % of them the search takes its best candidate, with a warning.
+    verbose : bool, default=False
+        Print progress.
     policy : SelectionPolicy, optional
         Constants of the search, and of how ρ is read.
     compute : ComputeConfig, optional
@@ -109,9 +133,12 @@ class QAFFDE(BornEstimator):
         base_measure: int | str = "auto",
         bounds: Any = None,
         *,
+        transformation: str | None = "auto",
         measurement: str = "square_root",
         plan: Plan | None = None,
         warm_start: bool = False,
+        time_limit: float | None = None,
+        verbose: bool = False,
         policy: SelectionPolicy | None = None,
         compute: ComputeConfig | None = None,
         random_state: Any = None,
@@ -122,9 +149,12 @@ class QAFFDE(BornEstimator):
         self.features = features
         self.base_measure = base_measure
         self.bounds = bounds
+        self.transformation = transformation
         self.measurement = measurement
         self.plan = plan
         self.warm_start = warm_start
+        self.time_limit = time_limit
+        self.verbose = verbose
         self.policy = policy
         self.compute = compute
         self.random_state = random_state
@@ -155,8 +185,8 @@ class QAFFDE(BornEstimator):
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, reset=not warm)
         plan = self.plan_ if warm else self._plan(source, spec)
-        sums = sum_rows(plan, source, self._compute())
-        return self.restore(plan, sums, read(plan, sums))
+        sums = source.total(partial(plan.sums, self._compute()))
+        return self.restore(plan, sums, plan.read(sums))
 
     @all_or_nothing
     def partial_fit(
@@ -188,7 +218,7 @@ class QAFFDE(BornEstimator):
         first = not self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
         plan = self._plan(source, spec, more=True) if first else self.plan_
-        sums = sum_rows(plan, source, self._compute())
+        sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
 
     def merge(self, other: "QAFFDE") -> Self:
@@ -237,18 +267,24 @@ class QAFFDE(BornEstimator):
             raise ValueError("give either rows to forget or decay, a factor; not both, not none")
         if X is not None:
             source = self._source(X, sample_weight, minimum=1, reset=False)
-            gone = sum_rows(self.plan_, source, self._compute())
+            gone = source.total(partial(self.plan_.sums, self._compute()))
             return self.restore(self.plan_, self.sums_ - gone)
         check_share("decay", decay)
         if sample_weight is not None:
             raise ValueError("sample_weight belongs to rows; decay is one factor for all of them")
-        return self.restore(self.plan_, self.sums_ * float(decay))  # type: ignore[arg-type]
+        faded = self.sums_ * float(decay)  # type: ignore[arg-type]
+        if faded.weight < MIN_WEIGHT:
+            raise ValueError(
+                f"after this decay all rows together would weigh {faded.weight:g}, which rounds "
+                "their density away; add new rows first, or fit anew"
+            )
+        return self.restore(self.plan_, faded)
 
     @property
     def density_(self) -> Density:  # type: ignore[override]
         """The density, a torch module; read from ρ when first asked for after an update."""
         if self._density is None:
-            self._density = read(self.plan_, self.sums_)
+            self._density = self.plan_.read(self.sums_)
         return self._density
 
     @property
@@ -258,7 +294,7 @@ class QAFFDE(BornEstimator):
 
     @property
     def bandwidth_(self) -> Any:
-        """Kernel bandwidth of shape (d,), in the units of the data."""
+        """Kernel bandwidth of shape (d,), in the units of the data or of mapped columns."""
         return (self.plan_.bandwidth * self.plan_.scale).numpy()
 
     @property
@@ -274,6 +310,7 @@ class QAFFDE(BornEstimator):
     def _spec(self) -> ModelSpec:
         check_kind("policy", self.policy, SelectionPolicy)
         check_kind("compute", self.compute, ComputeConfig)
+        check_positive("time_limit", self.time_limit, optional=True)
         return ModelSpec(
             n_features=self.n_features,
             bandwidth=self.bandwidth,
@@ -281,6 +318,7 @@ class QAFFDE(BornEstimator):
             features=self.features,
             base_measure=self.base_measure,
             bounds=self.bounds,
+            transformation=self.transformation,
             measurement=self.measurement,
         )
 
@@ -294,8 +332,17 @@ class QAFFDE(BornEstimator):
         summary = source.summarize(seed, check, brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
-        compute = self._compute()
-        return select(summary, spec, policy=self.policy, compute=compute, seed=seed, names=names)
+        asked = self.verbose or self.time_limit is not None
+        run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
+        return select(
+            summary,
+            spec,
+            policy=self.policy,
+            compute=self._compute(),
+            seed=seed,
+            names=names,
+            run=run,
+        )
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
         """Take over the state of a fit, as updates and files do; it cannot fail.

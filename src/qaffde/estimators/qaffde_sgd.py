@@ -1,23 +1,19 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any, Self
+from warnings import warn
 
 import torch
 from numpy.typing import ArrayLike
-from torch import Generator, Tensor
+from sklearn.exceptions import ConvergenceWarning
+from torch import Generator, Tensor, nn
+from torch.distributions import Transform
 
 from qaffde.estimators.base import Array, all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.encoder import (
-    behind,
-    check_encoder,
-    encode_rows,
-    has_parameters,
-    own_encoder,
-)
-from qaffde.estimators.refusal import Refused
 from qaffde.nn import (
     BornDensity,
     Density,
@@ -25,22 +21,37 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
     decode,
+    encode,
     expand,
 )
-from qaffde.parameters import check_inside, check_kind, check_positive, generator_from
+from qaffde.parameters import (
+    ComputeConfig,
+    check_inside,
+    check_kind,
+    check_positive,
+    generator_from,
+)
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
 from qaffde.selection.plan import check_plan
-from qaffde.selection.selector import units
-from qaffde.selection.solver import maximize, maximized_state, relative_weight
+from qaffde.selection.solver import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
-from qaffde.training import History, TrainingConfig, fit_shear, hold_out
+from qaffde.training import History, TrainingConfig, hold_out
 from qaffde.training.closed_form import effective_count
-from qaffde.training.config import ComputeConfig
-from qaffde.training.joint import LearnedBorn, train_jointly
+from qaffde.training.joint import train_jointly
 from qaffde.training.run import Run
 
 BATCH_SIZE = 1024
+
+
+class _Refused:
+    """Method that is not there (``hasattr`` is False), and says why."""
+
+    def __get__(self, instance: object, owner: Any = None) -> Any:
+        raise AttributeError(
+            "a maximum-likelihood fit is not a sum over rows: QAFFDESGD cannot add rows to one, "
+            "merge two or forget rows; use QAFFDE, which can, or fit again with all rows"
+        )
 
 
 class QAFFDESGD(BornEstimator):
@@ -58,7 +69,8 @@ class QAFFDESGD(BornEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features; "auto" is up to 1000. Those that add nothing are dropped.
+        Number D of Fourier features; "auto" is up to 500 in two columns, else up to 250.
+        Those that add nothing are dropped.
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Bandwidth of the frequencies, in the units of the data: the finest detail that the
         density can have. "auto" maximizes the held-out likelihood.
@@ -75,27 +87,27 @@ class QAFFDESGD(BornEstimator):
         "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
         of a density. See :class:`qaffde.nn.KernelMeasure`.
     bounds : pair or d pairs of floats, optional
-        Ends of the box, where they are known; None leaves an end to the data. Implies the box.
+        Ends of the values that columns can have, as in :class:`QAFFDE`.
+    transformation : "auto", "normal", None, or torch transform, default="auto"
+        Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
+        module that returns one, is an invertible map of whole rows in front. Parameters of a
+        module are trained together with the density matrix.
+        `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
+        probabilities behind such a map have no closed form and are refused. (Inverses of
+        torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
         maximizes the held-out likelihood.
-    encoder : "shear", torch.distributions.Transform or module that returns one, optional
-        Invertible map in front. "shear" subtracts from columns a polynomial of the others, fitted
-        by least squares in closed form (:class:`qaffde.nn.PolynomialShear`), and so straightens
-        curved data. Parameters of a module are trained together with the density matrix.
-        `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
-        probabilities behind a map have no closed form and are refused. (Inverses of
-        torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     plan : Plan, optional
         Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
-        then, and the parameters above, but for `encoder`, are not used.
-    time_limit : float or None, default=60.0
+        then, and the parameters above, but for a torch transform, are not used.
+    time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
         Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
-        Solver, iterations, checkpoint; for an encoder that learns, Adam's settings.
+        Solver, iterations, checkpoint; for a transformation that learns, Adam's settings.
     policy : SelectionPolicy, optional
         Constants of the search.
     compute : ComputeConfig, optional
@@ -107,7 +119,7 @@ class QAFFDESGD(BornEstimator):
     density_ : qaffde.nn.Density
         The fitted density, a torch module.
     bandwidth_ : ndarray of shape (d,)
-        Bandwidth of the frequencies in the units of the data (or of the code of an encoder).
+        Bandwidth of the frequencies in the units of the data (or of mapped columns, or a code).
     ridge_ : float
     base_measure_ : str
     rank_, n_fourier_features_ : int
@@ -132,18 +144,7 @@ class QAFFDESGD(BornEstimator):
     array([-2.])
     """
 
-    partial_fit = Refused(
-        "a maximum-likelihood fit is not a sum over rows, so QAFFDESGD cannot add rows to one; "
-        "use QAFFDE, which can, or fit again with all rows"
-    )
-    merge = Refused(
-        "a maximum-likelihood fit is not a sum over rows, so fits of QAFFDESGD cannot be merged; "
-        "use QAFFDE, whose fits can, or fit again with all rows"
-    )
-    forget = Refused(
-        "a maximum-likelihood fit is not a sum over rows, so QAFFDESGD cannot forget some; "
-        "use QAFFDE, which can, or fit again with the rows that remain"
-    )
+    partial_fit = merge = forget = _Refused()
 
     def __init__(
         self,
@@ -154,10 +155,10 @@ class QAFFDESGD(BornEstimator):
         base_measure: int | str = "auto",
         bounds: Any = None,
         *,
+        transformation: Any = "auto",
         ridge: float | str = "auto",
-        encoder: Any = None,
         plan: Plan | None = None,
-        time_limit: float | None = 60.0,
+        time_limit: float | None = None,
         verbose: bool = False,
         training: TrainingConfig | None = None,
         policy: SelectionPolicy | None = None,
@@ -170,8 +171,8 @@ class QAFFDESGD(BornEstimator):
         self.features = features
         self.base_measure = base_measure
         self.bounds = bounds
+        self.transformation = transformation
         self.ridge = ridge
-        self.encoder = encoder
         self.plan = plan
         self.time_limit = time_limit
         self.verbose = verbose
@@ -207,20 +208,23 @@ class QAFFDESGD(BornEstimator):
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
         values, weight = source.rows(seed)
-        encoder = self._own_encoder(values, weight, seed, run)
-        codes = values if encoder is None else encode_rows(encoder, values)
+        encoder = self._own_encoder(run)
+        codes = values if encoder is None else _encode_rows(encoder, values)
         summary = MemorySource(codes, weight, peers=peers).summarize(
             seed, partial(check_inside, spec.ends(codes.shape[1]))
         )
         plan = peers.first(lambda: self._plan(summary, spec, seed, run))
         Z = plan.standardize(codes)
         around: Callable[[Density], Density]
-        if encoder is not None and has_parameters(encoder):
+        if encoder is not None and _learns(encoder):
             around = partial(_behind_trained, plan, encoder, effective_count(weight))
             born, history = self._learn(plan, Z, values, around, weight, seed, run)
         else:
-            found = maximize(plan, Z, weight, config, self._compute(), seed, run)
-            born, history = found[0], [found[1]]
+            compute = self._compute()
+            space, state, found = maximized_state(plan, Z, weight, config, compute, seed, run)
+            born, history = space.density(state).cpu(), [found]
+        if history[-1].stopped_by == "time_limit":
+            warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
         self.restore(plan, born, summary.moments.count, history, encoder)
         if (file := run.file("search")) is not None:
             file.remove()
@@ -235,8 +239,10 @@ class QAFFDESGD(BornEstimator):
         encoder: Encoder | None = None,
     ) -> None:
         """Take over a plan and the Born density of its units."""
-        density = plan.complete(born, count)
-        self.density_ = density if encoder is None else behind(encoder, density)
+        density: Density = plan.complete(born, count)
+        if encoder is not None:
+            density = TransformedDensity(density, encoder).requires_grad_(False).eval()
+        self.density_ = density
         self.plan_, self.history_ = plan, history
         self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
 
@@ -271,12 +277,13 @@ class QAFFDESGD(BornEstimator):
             features=self.features,
             base_measure=self.base_measure,
             bounds=self.bounds,
+            transformation=None if self._is_encoded() else self.transformation,
             ridge=self.ridge,
         )
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
-        check_encoder(self.encoder)
+        _check_transformation(self.transformation)
         check_kind("training", self.training, TrainingConfig)
         check_kind("policy", self.policy, SelectionPolicy)
         check_kind("compute", self.compute, ComputeConfig)
@@ -306,14 +313,18 @@ class QAFFDESGD(BornEstimator):
             summary, spec, policy=self.policy, compute=compute, seed=seed, names=names, run=run
         )
 
-    def _own_encoder(self, values: Tensor, weight: Tensor, seed: int, run: Run) -> Encoder | None:
+    def _is_encoded(self) -> bool:
+        """Whether the transform is a map of the caller's."""
+        return not isinstance(self.transformation, str | None)
+
+    def _own_encoder(self, run: Run) -> Encoder | None:
         """The encoder of this fit; all processes have the same one."""
-        if isinstance(self.encoder, str):
-            summary = MemorySource(values, weight, peers=run.peers).summarize(seed)
-            return fit_shear(summary.rows, summary.weight, *units(summary.moments, self._names()))
-        encoder = own_encoder(self.encoder)
-        if encoder is not None and has_parameters(encoder):
-            run.peers.share_(list(encoder.parameters()))  # type: ignore[union-attr]
+        if not self._is_encoded():
+            return None
+        if not isinstance(self.transformation, nn.Module):
+            return self.transformation
+        encoder = deepcopy(self.transformation).double()
+        run.peers.share_(list(encoder.parameters()))
         return encoder
 
     def _learn(
@@ -334,8 +345,8 @@ class QAFFDESGD(BornEstimator):
         )
         relative = relative_weight(weight, run)
         born, history = train_jointly(
-            LearnedBorn(space, state),
             space,
+            state,
             around,
             (inputs[chosen], relative[chosen]),
             (inputs[valid], relative[valid]),
@@ -352,3 +363,43 @@ def _behind_trained(
     """Density of rows in front of an encoder that learns."""
     inner = plan.defended(born, count)
     return TransformedDensity(StandardizedDensity(inner, plan.location, plan.scale), encoder)
+
+
+def _check_transformation(transformation: Any) -> None:
+    """Reject what is neither a name, nor a transform, nor a module that returns one."""
+    if not isinstance(transformation, str | Transform | nn.Module | None):
+        raise ValueError(
+            f"transformation={transformation!r} must be 'auto', 'normal', None, a "
+            "torch.distributions.Transform, or a torch module that returns one when it is called "
+            "without arguments (as zuko's lazy transforms do)"
+        )
+
+
+def _learns(encoder: Encoder) -> bool:
+    """Whether the encoder has anything to learn."""
+    return isinstance(encoder, nn.Module) and any(p.requires_grad for p in encoder.parameters())
+
+
+@torch.no_grad()
+def _encode_rows(encoder: Encoder, rows: Tensor) -> Tensor:
+    """Codes of shape (n, d) of rows of the same shape.
+
+    Raises
+    ------
+    ValueError
+        If they have another shape or are not finite.
+    """
+    codes, log_det = encode(encoder, rows)
+    if codes.shape != rows.shape:
+        raise ValueError(
+            f"transformation turns rows of shape {tuple(rows.shape)} into {tuple(codes.shape)}; "
+            "it must be invertible, so the shape stays"
+        )
+    finite = codes.isfinite().all(1) & log_det.isfinite()
+    if not finite.all():
+        row = int((~finite).nonzero()[0, 0])
+        raise ValueError(
+            f"transformation gives no finite code, or log-determinant, for {int((~finite).sum())} "
+            f"rows, the first is row {row}: {rows[row].tolist()}; they must lie in its domain"
+        )
+    return codes

@@ -6,7 +6,6 @@ Under the density itself :math:`\log p(x)` is a random variable, and :math:`c_\a
 quantile at :math:`1 - \alpha` (Hyndman, "Computing and graphing highest density regions", 1996).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 N_POINTS = 10_000
-TAIL = 1e-7
-"""Mass that the cells leave out at either end."""
 
 
 def check_mass(mass: ArrayLike) -> Array:
@@ -30,12 +27,6 @@ def check_mass(mass: ArrayLike) -> Array:
     return levels
 
 
-def one_column_cells(ppf: Callable[[ArrayLike], Array], n: int) -> Array:
-    """Middles (n, 1) of equal cells that cover a density of one column, by its quantiles."""
-    lower, upper = ppf([TAIL, 1 - TAIL])
-    return (lower + (np.arange(n) + 0.5) / n * (upper - lower))[:, None]
-
-
 def weighted_quantile(values: Array, weight: Array, q: ArrayLike) -> Any:
     """Quantiles of weighted values; each value stands in the middle of its weight.
 
@@ -47,3 +38,16 @@ def weighted_quantile(values: Array, weight: Array, q: ArrayLike) -> Any:
     order = np.argsort(values)
     share = weight[order] / weight.sum()
     return np.interp(np.asarray(q), share.cumsum() - share / 2, values[order])
+
+
+def cell_levels(cells: Array, masses: ArrayLike) -> Array:
+    """Masses of cells at the edges of the smallest regions that hold these masses of one.
+
+    Examples
+    --------
+    >>> cell_levels(np.array([0.5, 0.2, 0.1]), [0.6, 0.75])
+    array([0.2, 0.1])
+    """
+    values = np.append(cells.ravel(), 0)
+    weight = np.append(cells.ravel(), max(1 - cells.sum(), 0))
+    return np.asarray(weighted_quantile(values, weight, 1 - np.asarray(masses)))

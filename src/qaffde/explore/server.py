@@ -3,13 +3,15 @@
 import base64
 import ipaddress
 import json
+import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +23,14 @@ from qaffde.explore.views import Explorer, Picture
 Array = NDArray[np.float64]
 
 ASSETS = files("qaffde.explore") / "assets"
-PAGES = {
-    "/": ("explorer.html", "text/html; charset=utf-8"),
-    "/explorer.css": ("explorer.css", "text/css; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    **{
-        f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8")
-        for name in ("explorer", "controls", "plane", "curve", "scales", "link")
-    },
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+PAGES = {"": "explorer.html"} | {
+    file.name: file.name for file in ASSETS.iterdir() if Path(file.name).suffix in KINDS
 }
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -42,7 +44,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 MAX_BODY = 65_536
-IDLE_SECONDS = 60
+MAX_CONNECTIONS, MAX_WAITING = 32, 8
+"""Connections at a time, each a thread, and pictures that may wait for each other."""
+STRANGER_SECONDS, IDLE_SECONDS = 10, 60
+"""How long a connection may be silent before it has shown the token, and after."""
 LOOPBACK = "127.0.0.1"
 
 
@@ -51,7 +56,7 @@ class SupersededError(RuntimeError):
 
 
 class ExplorerServer(ThreadingHTTPServer):
-    """Server of one model.
+    """Server of one model, for those who know the token in its address.
 
     Parameters
     ----------
@@ -72,7 +77,9 @@ class ExplorerServer(ThreadingHTTPServer):
         port: int = 0,
     ) -> None:
         self.explorer, self.facts, self.host = explorer, facts, host
-        self.lock, self.waiting = threading.Lock(), 0
+        self.prefix = f"/{secrets.token_urlsafe()}/"
+        self.lock, self.gate, self.asked = threading.Lock(), threading.Lock(), 0
+        self.connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
 
@@ -80,19 +87,42 @@ class ExplorerServer(ThreadingHTTPServer):
     def address(self) -> str:
         """Where the page is."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.server_port}/"
+        return f"http://{host}:{self.server_port}{self.prefix}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own, or close it where there are too many."""
+        if self.connections.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, then make room for another."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.release()
 
     def picture(self, state: State) -> tuple[Picture, float]:
         """A picture and the seconds it took, one at a time; a draft waits for no other picture."""
-        self.waiting += 1
-        with self.lock:
-            self.waiting -= 1
-            start = time.perf_counter()
-            picture = self.explorer.picture(state, self._check)
-            return picture, time.perf_counter() - start
+        self._count(1)
+        try:
+            with self.lock:
+                start = time.perf_counter()
+                picture = self.explorer.picture(state, self._check)
+                return picture, time.perf_counter() - start
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        """Follow how many pictures are asked for, and refuse to have too many wait."""
+        with self.gate:
+            if self.asked + change > 1 + MAX_WAITING:
+                raise SupersededError
+            self.asked += change
 
     def _check(self) -> None:
-        if self.waiting:
+        if self.asked > 1:
             raise SupersededError
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -105,91 +135,94 @@ class Handler(BaseHTTPRequestHandler):
     server: ExplorerServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "qaffde", ""
-    timeout = IDLE_SECONDS
+    timeout = STRANGER_SECONDS
     disable_nagle_algorithm = True
     wbufsize = -1
 
     def do_GET(self) -> None:
         """The page, its parts, and the facts of the model."""
-        if not self._allowed():
-            return
-        path = self.path.partition("?")[0]
-        if path == "/api/model":
-            self._send_json(HTTPStatus.OK, self._model())
-        elif path in PAGES:
-            name, kind = PAGES[path]
-            self._send(HTTPStatus.OK, (ASSETS / name).read_bytes(), kind)
-        else:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
+        self._answer(self._page)
 
     do_HEAD = do_GET  # noqa: N815
 
     def do_POST(self) -> None:
         """A picture of the state that the body describes."""
-        if not self._allowed():
-            return
-        body = self._body()
-        if body is None:
-            return
-        if self.path != "/api/picture":
-            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
-            return
-        try:
-            state = parse_state(body, len(self.server.explorer.names))
-            picture, seconds = self.server.picture(state)
-        except RequestError as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except SupersededError:
-            self._send_json(HTTPStatus.OK, {"superseded": True})
-        except Exception as error:
-            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
-        else:
-            answer = {**_plain(picture), "draft": state.draft, "milliseconds": 1e3 * seconds}
-            self._send_json(HTTPStatus.OK, answer)
+        self._answer(self._picture)
 
-    def _model(self) -> dict[str, Any]:
+    def _answer(self, make: Callable[[str], Any]) -> None:
+        """Send what is made of a path: a file of the page, or an object as JSON."""
+        status = HTTPStatus.OK
+        try:
+            answer = make(self._allowed_path())
+        except SupersededError:
+            answer = {"superseded": True}
+        except RequestError as error:
+            status, answer = error.status, {"error": str(error)}
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": message}
+        if status not in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST):  # its body may be unread
+            self.close_connection = True
+        if isinstance(answer, str):
+            self._send(status, (ASSETS / answer).read_bytes(), KINDS[Path(answer).suffix])
+        else:
+            self._send_json(status, answer)
+
+    def _page(self, path: str) -> str | dict[str, Any]:
+        if path in PAGES:
+            return PAGES[path]
+        if path != "api/model":
+            raise RequestError("there is no such page", HTTPStatus.NOT_FOUND)
         explorer = self.server.explorer
         parts = zip(explorer.names, explorer.view.T.tolist(), explorer.medians, strict=True)
         columns = [{"name": n, "ends": e, "median": float(m)} for n, e, m in parts]
         return {"columns": columns, "facts": dict(self.server.facts)}
 
-    def _allowed(self) -> bool:
-        """Refuse what comes by another name or from another site (DNS rebinding, forgery)."""
-        hosts = self.headers.get_all("Host", [])
-        if len(hosts) != 1 or not _known_host(hosts[0], self.server.host, self.server.server_port):
-            self._refuse(HTTPStatus.FORBIDDEN, "this server does not answer to that Host")
-            return False
-        origin = self.headers.get("Origin")
-        if origin is not None and origin != f"http://{hosts[0]}":
-            self._refuse(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
-            return False
-        site = self.headers.get("Sec-Fetch-Site", "none")
-        if site not in ("none", "same-origin") and self.path.startswith("/api/"):
-            self._refuse(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
-            return False
-        return True
+    def _picture(self, path: str) -> dict[str, Any]:
+        if path != "api/picture":
+            raise RequestError("there is no such page", HTTPStatus.NOT_FOUND)
+        state = parse_state(self._body(), len(self.server.explorer.names))
+        picture, seconds = self.server.picture(state)
+        return {**_plain(picture), "draft": state.draft, "milliseconds": 1e3 * seconds}
 
-    def _body(self) -> bytes | None:
-        """The body of a request, or None where it was refused."""
+    def _allowed_path(self) -> str:
+        """What is asked for, after the token.
+
+        Refused is what comes by another name or from another site (DNS rebinding, forgery), and
+        from those who lack the token.
+        """
+        hosts, prefix = self.headers.get_all("Host", []), self.server.prefix
+        path = self.path.partition("?")[0]
+        origin = self.headers.get("Origin")
+        same_site = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        known = secrets.compare_digest(path[: len(prefix)].encode(), prefix.encode())
+        same_site |= not path.startswith(f"{prefix}api/")
+        if len(hosts) != 1 or not _known_host(hosts[0], self.server.host, self.server.server_port):
+            raise RequestError("this server does not answer to that Host", HTTPStatus.FORBIDDEN)
+        if not known:
+            message = "the address lacks the token that was printed"
+            raise RequestError(message, HTTPStatus.FORBIDDEN)
+        if origin not in (None, f"http://{hosts[0]}") or not same_site:
+            raise RequestError("requests from other sites are refused", HTTPStatus.FORBIDDEN)
+        self.connection.settimeout(IDLE_SECONDS)
+        return path.removeprefix(prefix)
+
+    def _body(self) -> bytes:
+        """The body of a request."""
         length = self.headers.get("Content-Length", "")
         if self.headers.get("Transfer-Encoding") or not (length.isascii() and length.isdigit()):
-            self._refuse(HTTPStatus.LENGTH_REQUIRED, "a body needs one Content-Length")
-        elif len(length) > 9 or int(length) > MAX_BODY:
-            self._refuse(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY} bytes"
+            raise RequestError("a body needs one Content-Length", HTTPStatus.LENGTH_REQUIRED)
+        if len(length) > 9 or int(length) > MAX_BODY:
+            message = f"a body has at most {MAX_BODY} bytes"
+            raise RequestError(message, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        if self.headers.get_content_type() != "application/json":
+            raise RequestError(
+                "a body must be application/json", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
             )
-        elif self.headers.get_content_type() != "application/json":
-            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a body must be application/json")
-        else:
-            body = self.rfile.read(int(length))
-            if len(body) == int(length):
-                return body
-            self.close_connection = True
-        return None
-
-    def _refuse(self, status: HTTPStatus, message: str) -> None:
-        self.close_connection = status != HTTPStatus.BAD_REQUEST  # that body was read to its end
-        self._send_json(status, {"error": message})
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise RequestError("the body is shorter than it says", HTTPStatus.REQUEST_TIMEOUT)
+        return body
 
     def send_error(
         self, code: int, message: str | None = None, explain: str | None = None
@@ -227,39 +260,33 @@ def _known_host(host: str, bound: str, port: int) -> bool:
     name = name.removeprefix("[").removesuffix("]").lower()
     if number != str(port):
         return False
-    if name in ("localhost", bound.lower()):
-        return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return address.is_loopback or not is_loopback(bound)
+    literal = _address(name) is not None and not is_loopback(bound)
+    return name == bound.lower() or is_loopback(name) or literal
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a host."""
-    if host == "localhost":
-        return True
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(host: str) -> Any:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None
 
 
 def _plain(picture: Picture) -> dict[str, Any]:
     """A picture as JSON; arrays are float32, little-endian, in base64."""
-    probability = picture.probability
     return {
-        "ends": picture.ends,
+        **vars(picture),
         "density": _packed(picture.density),
         "points": len(picture.density),
         "sides": [_packed(side) for side in picture.sides],
         "samples": _packed(picture.samples),
         "levels": picture.levels.tolist(),
         "quantiles": [part.tolist() for part in picture.quantiles],
-        "probability": probability,
-        "log_given": picture.log_given,
-        "nodes": picture.nodes,
     }
 
 

@@ -12,19 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qaffde.explore import grids
+from qaffde.estimators.regions import cell_levels
 from qaffde.explore.requests import Ends, RequestError, State
-from qaffde.explore.slices import Slices
-from qaffde.nn import BornMixture
-from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn import BornMixture, MappedMixture
+from qaffde.nn.calculus.integrals import Column
+from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing
+from qaffde.streams.names import column_names
 
 Array = NDArray[np.float64]
 
+CELLS = {1: 256, 2: 128}
+"""Cells along each axis of a curve or a plane, whose masses the page gets."""
 NODES = {1: (48, 64, 96, 128), 2: (16, 20, 24, 32, 48, 64)}
-"""Points along each axis at which a density of one or two columns may be evaluated."""
-POINTS = {1: 257, 2: 129}
-"""Points along each axis that the page gets, from splines through the nodes."""
-SIDE_NODES = 128
+"""Points along each axis at which the polynomials of a draft may be evaluated."""
+PLANE_NODES = (64, 128, 256)
+"""The same of a plane at rest, tried in turn."""
 BUDGET = 0.012
 """Seconds that the density of a draft may take, of 33 ms for everything."""
 OVERHEAD = 4e7
@@ -35,8 +37,6 @@ LEVELS = np.array([0.05, 0.5, 0.95])
 N_DRAWS = 2000
 VIEW, MARGIN = (0.01, 0.99), 0.12
 """Quantiles of draws that the axes span, and what is added at either end, as a share."""
-REACH = 0.5
-"""How far open ends of a box go beyond the axes, as a share of them."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,29 @@ class Picture:
     """Picture of one state; densities are conditional on the columns given."""
 
     ends: list[Ends]
-    density: Array
+    density: Array  # (m,) or (m, m), means over even cells
+    covered: float  # mass of those cells
     sides: list[Array]
     samples: Array
     levels: Array
     quantiles: list[Array]
     probability: float | None
-    log_given: float
     nodes: int
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Values of the last state, kept for one that differs only in its box or draws."""
+    """Values of the last state, kept for one that differs only in its box or draws.
+
+    Sides are masses of even cells; the first and the last reach to infinity.
+    """
 
     key: Hashable
     given: Tensor
-    log_given: float
-    values: Array
+    cells: Cells
     sides: list[Array]
-    draft: bool
+    quantiles: list[Array]
+    columns: list[Column]  # but of a draft
 
 
 class Explorer:
@@ -85,21 +88,20 @@ class Explorer:
     """
 
     def __init__(self, model: Any, random_state: int = 0) -> None:
-        d = model.n_features_in_
-        self.density: BornMixture = model.marginal(range(d)).density
-        names = getattr(model, "feature_names_in_", None)
-        self.names = [f"column {j + 1}" for j in range(d)] if names is None else [*map(str, names)]
+        self.density: BornMixture | MappedMixture = model.marginal(
+            range(model.n_features_in_)
+        ).density
+        self.names = column_names(model)
         rows = model.sample(N_DRAWS, random_state=random_state)
         support = _support(self.density)
         self.view: Array = np.clip(_widened(np.quantile(rows, VIEW, axis=0), MARGIN), *support)
-        self.reach: Array = np.clip(_widened(self.view, REACH), *support)
         self.medians: Array = np.clip(np.median(rows, axis=0), *self.view)
         self._slices: OrderedDict[tuple[int, ...], Slices] = OrderedDict()
         self._seconds = 5e-11  # a multiplication
-        self._check: Callable[[], None] | None = None
+        self._check: Callable[[], None] = nothing
         self._last: Evaluated | None = None
 
-    def picture(self, state: State, check: Callable[[], None] | None = None) -> Picture:
+    def picture(self, state: State, check: Callable[[], None] = nothing) -> Picture:
         """All that is shown of a state.
 
         Parameters
@@ -108,123 +110,102 @@ class Explorer:
         check : callable, optional
             Called now and then, unless a draft is made; stops the work by raising.
         """
-        self._check = None if state.draft else check
+        self._check = nothing if state.draft else check
         key = state.shown, tuple(state.given.items())
         last = self._last
-        if last is None or last.key != key or (last.draft and not state.draft):
+        if last is None or last.key != key or not (last.columns or state.draft):
             self._last = last = self._evaluated(key, state)
-        density = grids.refined(last.values, POINTS[len(state.shown)])
+        mass = last.cells.mass[(slice(1, -1),) * len(state.shown)].numpy()
+        area = math.prod(self._step(c, len(mass)) for c in state.shown)
+        sides = zip(state.shown, last.sides, strict=True)
         return Picture(
             [self._ends(c) for c in state.shown],
-            density,
-            last.sides,
-            self._samples(state, density),
-            grids.mass_levels(density, MASSES),
-            self._quantiles(state, last.sides or [density]),
+            mass / area,
+            float(mass.sum()),
+            [side[1:-1] / self._step(c, len(mass)) for c, side in sides if mass.ndim == 2],
+            self._samples(state, mass),
+            cell_levels(mass, MASSES) / area,
+            last.quantiles,
             self._probability(state, last),
-            last.log_given,
-            len(last.values),
+            last.cells.nodes,
         )
 
     def _evaluated(self, key: Hashable, state: State) -> Evaluated:
         columns, given = tuple(state.given), torch.tensor([*state.given.values()]).double()
-        log_given = self.slices(columns).log_at(given, draft=state.draft) if columns else 0.0
-        if not math.isfinite(log_given):
+        joint = self.slices((*columns, *state.shown))
+        if not joint.reaches(given):
             raise RequestError(
                 "the model has no density at these values; move them nearer to the data"
             )
-        joint = self.slices((*columns, *state.shown))
-        n, work = NODES[len(state.shown)][-1], 0.0
         if state.draft:
-            n, work = self._draft_nodes(joint, state, given)
-        axes = [self._axis(c, n) for c in state.shown]
-        start = time.thread_time()
-        values = joint.on_grid(
-            given, axes, log_shift=log_given, draft=state.draft, check=self._check
-        ).numpy()
-        if state.draft:
-            self._learn_speed(work, time.thread_time() - start)
-        sides = self._sides(state, given, log_given, values)
-        return Evaluated(key, given, log_given, values, sides, state.draft)
+            return self._drafted(key, state.shown, joint, given)
+        found = [self.slices((*columns, c)).column(given, self._check) for c in state.shown]
+        ends, n = [self._ends(c) for c in state.shown], CELLS[len(found)]
+        pairs = zip(found, ends, strict=True)
+        sides = [column.cdf(cell_edges(*pair, n)).diff() for column, pair in pairs]
+        cells = Cells(sides[0], n)
+        if len(sides) == 2:
+            cells = joint.plane(given, ends, sides, PLANE_NODES, self._check)
+        quantiles = [column.ppf(torch.tensor(LEVELS)).numpy() for column in found]
+        return Evaluated(key, given, cells, [s.numpy() for s in sides], quantiles, found)
+
+    def _drafted(
+        self, key: Hashable, shown: tuple[int, ...], joint: Slices, given: Tensor
+    ) -> Evaluated:
+        """Masses at as many nodes as the time for a draft allows, all else from their sums."""
+        ends, k = [self._ends(c) for c in shown], len(shown)
+        budget, start = BUDGET / self._seconds - OVERHEAD, time.thread_time()
+        cells = joint.masses(given, ends, CELLS[k], NODES[k], budget=budget, draft=True)
+        self._learn_speed(cells.work, time.thread_time() - start)
+        mass = cells.mass.numpy()
+        sides = [mass] if k == 1 else [mass.sum(1), mass.sum(0)]
+        quantiles = []
+        for c, side in zip(shown, sides, strict=True):
+            inside = side[1:-1]
+            levels = np.clip((LEVELS - side[0]) / max(inside.sum(), 1e-300), 0, 1)
+            quantiles.append(self._placed(cell_quantiles(inside, levels), c))
+        return Evaluated(key, given, cells, sides, quantiles, [])
 
     def slices(self, columns: tuple[int, ...]) -> Slices:
         """Density of some columns, ready for grids; the latest ones are kept."""
         if columns not in self._slices:
             self._slices[columns] = Slices(self.density.marginal(columns))
+            self._forget()
         self._slices.move_to_end(columns)
-        while sum(s.nbytes for s in self._slices.values()) > MAX_BYTES and len(self._slices) > 4:
-            self._slices.popitem(last=False)
         return self._slices[columns]
 
-    def _draft_nodes(self, joint: Slices, state: State, given: Tensor) -> tuple[int, float]:
-        """As many nodes as the time for a draft allows, and their work."""
-        choices, k = NODES[len(state.shown)], len(state.shown)
-        coarse = [self._axis(c, choices[0]) for c in state.shown]
-        least = joint.work(given, coarse, draft=True) / choices[0] ** k
-        most = BUDGET / self._seconds - OVERHEAD
-        n = max((n for n in choices if least * n**k <= most), default=choices[0])
-        return n, least * n**k
+    def _forget(self) -> None:
+        while sum(s.nbytes for s in self._slices.values()) > MAX_BYTES and len(self._slices) > 4:
+            self._slices.popitem(last=False)
 
     def _learn_speed(self, work: float, seconds: float) -> None:
         """Follow the time of a multiplication, slowly: other programs come and go."""
         ratio = seconds / ((work + OVERHEAD) * self._seconds)
         self._seconds *= float(np.clip(ratio, 0.5, 2.0)) ** 0.3
 
-    def _sides(self, state: State, given: Tensor, log_given: float, values: Array) -> list[Array]:
-        """Marginals of the two columns of a plane; those of a draft are sums of the plane."""
-        if values.ndim == 1:
-            return []
-        m = POINTS[1]
-        if state.draft:
-            weights = grids.integral_weights(len(values), 0, 1)
-            first, second = (np.ptp(self._ends(c)) for c in state.shown)
-            parts = [values @ weights * second, weights @ values * first]
-            return [grids.refined(part, m) for part in parts]
-        found = []
-        for c in state.shown:
-            side, axis = self.slices((*state.given, c)), self._axis(c, SIDE_NODES)
-            curve = side.on_grid(given, [axis], log_shift=log_given, check=self._check)
-            found.append(grids.refined(curve.numpy(), m))
-        return found
-
     def _probability(self, state: State, last: Evaluated) -> float | None:
-        """Probability of the box: of a draft from its splines, else by quadrature in the box."""
+        """Probability of the box: exact, but of a draft from the cells that it covers."""
         if state.box is None:
             return None
-        sides, values = list(zip(state.shown, state.box, strict=True)), last.values
         if state.draft:
-            weights = [self._spline_weights(c, ends, len(values)) for c, ends in sides]
+            found: Any = last.cells.mass.numpy()
+            for c, ends in zip(state.shown, state.box, strict=True):
+                n, (low, high) = len(found) - 2, self.view[:, c]
+                found = overlaps(n, *((np.array(ends) - low) / (high - low))) @ found
+        elif len(state.shown) == 1:
+            below, above = last.columns[0].cdf(torch.tensor(state.box[0]).double())
+            found = float(above - below)
         else:
-            rules = [self._rule(c, ends) for c, ends in sides]
-            weights, axes = [rule[1].numpy() for rule in rules], [rule[0] for rule in rules]
             joint = self.slices((*state.given, *state.shown))
-            values = joint.on_grid(
-                last.given, axes, log_shift=last.log_given, check=self._check
-            ).numpy()
-        for weight in weights:
-            values = weight @ values
-        return float(np.clip(values, 0, 1))
-
-    def _spline_weights(self, column: int, ends: Ends, n: int) -> Array:
-        low, high = self._ends(column)
-        shares = ((end - low) / (high - low) for end in ends)
-        return grids.integral_weights(n, *shares) * (high - low)
-
-    def _rule(self, column: int, ends: Ends) -> tuple[Tensor, Tensor]:
-        """Gauss–Legendre nodes and weights between two ends, π/2 as dense as the finest axis."""
-        low, high = torch.tensor(np.clip(ends, *self.reach[:, column]))
-        share = float(high - low) / np.ptp(self._ends(column))
-        return legendre(math.ceil(math.pi / 2 * NODES[2][-1] * share) + 12, low, high)
+            log_mass = last.columns[0].log_mass
+            found = joint.probability(last.given, log_mass, state.box, self._check)
+        return float(np.clip(found, 0, 1))
 
     def _samples(self, state: State, density: Array) -> Array:
         """Draws (n, k) from the density as it is shown, which move with it."""
         rng = np.random.default_rng(state.seed)
-        shares = grids.draws(density, rng.random((state.samples, density.ndim)))
+        shares = draws(density, rng.random((state.samples, density.ndim)))
         return self._placed(shares, state.shown)
-
-    def _quantiles(self, state: State, curves: Sequence[Array]) -> list[Array]:
-        pairs = zip(state.shown, curves, strict=True)
-        return [self._placed(grids.quantiles(curve, LEVELS), c) for c, curve in pairs]
 
     def _placed(self, shares: Array, columns: int | Sequence[int]) -> Array:
         low, high = self.view[:, columns]
@@ -235,8 +216,8 @@ class Explorer:
         low, high = self.view[:, column]
         return float(low), float(high)
 
-    def _axis(self, column: int, n: int) -> Tensor:
-        return torch.linspace(*self._ends(column), n, dtype=torch.float64)
+    def _step(self, column: int, n_cells: int) -> float:
+        return float(np.ptp(self.view[:, column])) / n_cells
 
 
 def _widened(ends: Array, share: float) -> Array:
@@ -245,12 +226,67 @@ def _widened(ends: Array, share: float) -> Array:
     return wider
 
 
-def _support(density: BornMixture) -> Array:
+def _support(density: BornMixture | MappedMixture) -> Array:
     """Ends (2, d) of what bounded terms reach; infinite where there are none.
 
     Beyond the box of a box base is only the background: axes end at the box.
     """
+    if isinstance(density, MappedMixture):
+        inner = torch.from_numpy(_support(density.density))
+        return density.maps.inverse(inner).numpy()
     ends = [term.support.numpy() for term in density.terms if term.law.bounded]
     if not ends:
         return np.array([[-np.inf], [np.inf]]).repeat(density.n_dims, 1)
     return np.array([np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]])
+
+
+def cell_quantiles(mass: Array, levels: Array) -> Array:
+    """Places, in shares of the range of the cells, below which there are these shares of the mass.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (m,), or (n, m) for cells of each level
+    levels : ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> cell_quantiles(np.array([1.0, 1.0]), np.array([0.0, 0.25, 1.0]))
+    array([0.  , 0.25, 1.  ])
+    """
+    cells = np.broadcast_to(mass, (len(levels), mass.shape[-1]))
+    below = np.cumsum(cells, axis=1)
+    target = levels * below[:, -1]
+    cell = np.minimum((below < target[:, None]).sum(1), cells.shape[1] - 1)
+    rows = np.arange(len(levels))
+    inside = cells[rows, cell]
+    rest = target - (below[rows, cell] - inside)
+    share = np.divide(rest, inside, out=np.zeros_like(rest), where=inside > 0)
+    found: Array = (cell + np.clip(share, 0, 1)) / cells.shape[1]
+    return found
+
+
+def draws(mass: Array, levels: Array) -> Array:
+    """Points (n, k), in shares of the range of the cells, at levels of shape (n, k) in [0, 1].
+
+    The first column is drawn from the mass along the first axis, the second from the cells there.
+    The same levels give points that move little when the density does.
+    """
+    if mass.ndim == 1:
+        return cell_quantiles(mass, levels[:, 0])[:, None]
+    first = cell_quantiles(mass.sum(1), levels[:, 0])
+    strips = np.minimum((first * len(mass)).astype(int), len(mass) - 1)
+    return np.column_stack([first, cell_quantiles(mass[strips], levels[:, 1])])
+
+
+def overlaps(n: int, low: float, high: float) -> Array:
+    """Shares (n + 2,) of n even cells of [0, 1], and of those beyond, between two ends.
+
+    Examples
+    --------
+    >>> overlaps(2, 0.25, np.inf)
+    array([0. , 0.5, 1. , 1. ])
+    """
+    inside = [np.clip(end * n - np.arange(n), 0, 1) for end in (low, high)]
+    beyond = (float(low == -np.inf), float(high == np.inf))
+    found: Array = np.concatenate([beyond[:1], inside[1] - inside[0], beyond[1:]])
+    return found

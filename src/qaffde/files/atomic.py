@@ -1,27 +1,58 @@
 """Files that appear, or replace others, in one piece."""
 
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+ANYONE = 0o666
+"""Mode of a new file, before the umask."""
 
-def write_atomically(path: Path, content: bytes) -> None:
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file at once: a reader sees the old or the new."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """File beside `path`, which takes its place on the disk when nothing went wrong."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """File beside `path`, which takes its place on the disk when nothing went wrong.
+
+    A symbolic link stays, its target is replaced. An existing file keeps its mode, a new one
+    follows the umask. Devices and pipes are written into, for they cannot be replaced.
+    """
+    where = Path(os.path.realpath(path))
+    old = _mode(where)
+    mode = stat.S_IFREG | ANYONE if old is None else old
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; name a file in it")
+    if not where.parent.is_dir():
+        raise FileNotFoundError(f"the directory of {where} does not exist; create it first")
+    if not stat.S_ISREG(mode):
+        with where.open("wb") as file:
+            yield file
+        return
+    permissions = stat.S_IMODE(mode)
+    beside = where.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with beside.open("wb") as file:
+        with open(beside, "xb", opener=lambda p, flags: os.open(p, flags, permissions)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        if old is not None:
+            beside.chmod(permissions)  # which the umask does not change
+        beside.replace(where)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _mode(path: Path) -> int | None:
+    """Type and permissions of a file, None if there is none."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None

@@ -1,144 +1,187 @@
-"""Fields of one object of a file, checked as they are asked for."""
+"""Fields of one object of a file, and the checks of their values.
 
-from collections.abc import Iterable
-from typing import Any, NoReturn
+A check takes the fields, a name and its value, and raises a
+:class:`~qaffde.files.format.FileError` that names the field where the value does not pass.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from qaffde.files.format import DAMAGED, UNKNOWN, FileError, quoted
+from qaffde.files.format import DAMAGED, FileError
 
+Check = Callable[["Fields", str, Any], None]
 Size = int | str
 
 
-class Fields:
-    """Fields of one object in a file; each is read by its name and its kind.
+class Fields(dict[str, Any]):
+    """Values of one object in a file, and the sizes that they agree on.
 
-    Sizes may be letters: all tensors of an object agree on what a letter stands for.
+    Sizes are known by letters, the same in all classes: d columns, q components, D features, H
+    frequencies, C classes. All values of an object agree on what a letter stands for.
 
     Parameters
     ----------
     kind : str
         Name of the class, for messages.
     values : dict
+    known : dict of {int: dict}
+        Sizes of the objects made so far, by their id.
+    charge : callable
+        Told how many bytes the use of the object will take; complains where that is too much.
 
     Examples
     --------
-    >>> fields = Fields("Line", {"slope": torch.ones(3).double(), "end": torch.ones(2).double()})
-    >>> fields.tensor("slope", "d").shape
-    torch.Size([3])
-    >>> fields.tensor("end", "d")
+    >>> fields = Fields("Line", {})
+    >>> reals("d")(fields, "slope", torch.ones(3).double())
+    >>> reals("d")(fields, "end", torch.ones(2).double())
     Traceback (most recent call last):
     qaffde.files.format.FileError: Line.end has shape (2,), not (3,): the file is damaged, ...
     """
 
-    def __init__(self, kind: str, values: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        values: Mapping[str, Any],
+        known: Mapping[int, dict[str, int]] = {},
+        charge: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        super().__init__(values)
         self.kind = kind
+        self.charge = charge
         self.sizes: dict[str, int] = {}
-        self._values = values
-        self._asked: set[str] = set()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def finish(self) -> None:
-        """Complain about fields that nothing asked for."""
-        for name in self._values.keys() - self._asked:
-            raise FileError(f"{self.kind}.{quoted(name)} is {UNKNOWN}")
-
-    def complain(self, name: str, what: str) -> NoReturn:
-        """Raise the error of a field that is not as it must be."""
-        raise FileError(f"{self.kind}.{name} {what}: {DAMAGED}")
+        self._known = known
 
     def require(self, fits: object, name: str, what: str) -> None:
-        """Complain about a field unless it fits."""
+        """Raise the error of a field unless it fits."""
         if not fits:
-            self.complain(name, what)
+            raise FileError(f"{self.kind}.{name} {what}: {DAMAGED}")
 
-    def get(self, name: str) -> Any:
-        """A value of any kind."""
-        if name not in self._values:
-            self.complain(name, "is missing")
-        self._asked.add(name)
-        return self._values[name]
+    def require_all(self, names: Iterable[str]) -> None:
+        """Complain about fields that are missing."""
+        for name in names:
+            self.require(name in self, name, "is missing")
 
-    def item(self, name: str, kind: Any) -> Any:
-        """An object of a class, or of one of several."""
-        value = self.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
-            self.complain(name, f"is not of type {getattr(kind, '__name__', 'number')}")
-        return value
+    def agree(self, name: str, letter: str, size: int) -> None:
+        """Complain about a size unless it is what its letter stands for."""
+        wanted = self.sizes.setdefault(letter, size)
+        self.require(size == wanted, name, f"has {letter} = {size}, not {wanted}")
 
-    def items(self, name: str, kind: Any) -> list[Any]:
-        """A list of objects of a class, or of one of several."""
-        values = self.get(name)
-        fit = isinstance(values, list) and all(isinstance(value, kind) for value in values)
-        if not fit or any(isinstance(value, bool) for value in values):
-            self.complain(name, f"is not a list of {getattr(kind, '__name__', 'numbers')}")
-        return list(values)
+    def sizes_of(self, made: object) -> Mapping[str, int]:
+        """Sizes of an object made before."""
+        return self._known.get(id(made), {})
 
-    def number(self, name: str, lower: float = -np.inf, upper: float = np.inf) -> float:
-        """A finite number strictly between two others."""
-        value: float = self.item(name, float | int)
-        self.require(lower < value < upper, name, f"= {value!r} is out of range")
-        return float(value)
+    def check_shape(self, name: str, given: tuple[int, ...], shape: tuple[Size, ...]) -> None:
+        """Complain about an array that is empty or has another shape."""
+        wanted = tuple(self.sizes.get(str(size), size) for size in shape)
+        fits = len(given) == len(shape) and 0 not in given
+        for size, number in zip(wanted, given, strict=False):
+            fits = fits and (isinstance(size, str) or size == number)
+        self.require(fits, name, f"has shape {given}, not {wanted}")
+        for letter, number in zip(shape, given, strict=True):
+            if isinstance(letter, str):
+                self.agree(name, letter, number)
 
-    def count(self, name: str) -> int:
-        """A whole number of at least 1."""
-        value: int = self.item(name, int)
-        self.require(value >= 1, name, f"= {value!r} is out of range")
-        return value
 
-    def choice(self, name: str, choices: Iterable[str]) -> str:
-        """One of some words."""
-        value: str = self.item(name, str)
-        self.require(value in choices, name, f"= {quoted(value)!r} is not known")
-        return value
+def parametrized(check: Callable[..., None]) -> Callable[..., Check]:
+    """Make ``check(*options)`` the check that calls ``check(fields, name, value, *options)``."""
+    return lambda *options, **more: lambda f, name, value: check(f, name, value, *options, **more)
 
-    def tensor(self, name: str, *shape: Size, finite: bool = True) -> Tensor:
-        """A tensor of doubles; without NaN even if it may be infinite."""
-        value: Tensor = self.item(name, Tensor)
-        self._check(name, value, shape, torch.float64)
-        self.require(not value.isnan().any(), name, "holds NaN")
-        self.require(not finite or value.isfinite().all(), name, "holds infinite numbers")
-        return value
 
-    def whole(self, name: str, *shape: Size) -> Tensor:
-        """A tensor of whole numbers."""
-        value: Tensor = self.item(name, Tensor)
-        self._check(name, value, shape, torch.int64)
-        return value
+def anything(f: Fields, name: str, value: Any) -> None:
+    """Accept any value: the object's class checks it."""
 
-    def positive(self, name: str, *shape: Size) -> Tensor:
-        """A tensor of positive doubles."""
-        value = self.tensor(name, *shape)
-        self.require((value > 0).all(), name, "must be positive")
-        return value
 
-    def cholesky(self, name: str, *shape: Size) -> Tensor:
-        """A lower-triangular tensor of doubles, positive on its diagonal."""
-        value = self.tensor(name, *shape)
-        on_diagonal = value.diagonal(dim1=-2, dim2=-1)
-        self.require((on_diagonal > 0).all(), name, "must be positive on its diagonal")
-        return value.tril()
+def checked(check: Callable[..., None], **options: Any) -> Check:
+    """A value that passes a check of :mod:`qaffde.parameters`."""
+    return lambda f, name, value: check(name, value, **options)
 
-    def array(self, name: str, *shape: Size) -> NDArray[np.float64]:
-        """An array of finite doubles."""
-        value: NDArray[np.float64] = self.item(name, np.ndarray)
-        self._check(name, value, shape, np.dtype(np.float64))
-        self.require(np.isfinite(value).all(), name, "is not finite")
-        return value
 
-    def _check(self, name: str, value: Any, shape: tuple[Size, ...], dtype: object) -> None:
-        self.require(value.dtype == dtype, name, f"is of type {value.dtype}, not {dtype}")
-        given = tuple(value.shape)
-        if len(given) == len(shape) and 0 not in given:
-            for letter, size in zip(shape, given, strict=True):
-                if isinstance(letter, str):
-                    self.sizes.setdefault(letter, size)
-        wanted = tuple(
-            self.sizes.get(size, 0) if isinstance(size, str) else size for size in shape
-        )
-        self.require(given == wanted and 0 not in given, name, f"has shape {given}, not {wanted}")
+def optional(check: Check) -> Check:
+    """None, or a value that passes a check."""
+    return lambda f, name, value: None if value is None else check(f, name, value)
+
+
+@parametrized
+def item(f: Fields, name: str, value: Any, kind: Any, **letters: str) -> None:
+    """An object of a class, or of one of several; ``q="d"`` says that our q is its d."""
+    fits = isinstance(value, kind) and isinstance(value, bool) is (kind is bool)
+    f.require(fits, name, f"is not of type {getattr(kind, '__name__', 'number')}")
+    sizes = f.sizes_of(value)
+    for ours, its in letters.items():
+        if its in sizes:
+            f.agree(name, ours, sizes[its])
+
+
+@parametrized
+def items(
+    f: Fields, name: str, values: Any, check: Check, kind: type = list, least: int = 0
+) -> None:
+    """A list, or a tuple, of at least so many values that pass a check."""
+    item(kind)(f, name, values)
+    f.require(len(values) >= least, name, f"has fewer than {least}")
+    for value in values:
+        check(f, name, value)
+
+
+@parametrized
+def number(
+    f: Fields, name: str, value: Any, lower: float = -math.inf, upper: float = math.inf
+) -> None:
+    """A number strictly between two others, hence finite."""
+    item(float | int)(f, name, value)
+    f.require(lower < value < upper, name, f"= {value!r} is out of range")
+
+
+@parametrized
+def whole(f: Fields, name: str, value: Any, lower: int = 1, upper: float = math.inf) -> None:
+    """A whole number of a closed interval."""
+    item(int)(f, name, value)
+    f.require(lower <= value <= upper, name, f"= {value!r} is out of range")
+
+
+@parametrized
+def array(f: Fields, name: str, value: Any, *shape: Size, kinds: str = "f") -> None:
+    """An array of finite doubles, or of other kinds of numbers or texts."""
+    item(np.ndarray)(f, name, value)
+    fits = value.dtype.kind in kinds and (kinds != "f" or value.dtype == np.float64)
+    f.require(fits, name, f"is of type {value.dtype}")
+    f.check_shape(name, value.shape, shape)
+    f.require(value.dtype.kind != "f" or np.isfinite(value).all(), name, "is not finite")
+
+
+@parametrized
+def reals(
+    f: Fields,
+    name: str,
+    value: Any,
+    *shape: Size,
+    dtype: torch.dtype = torch.float64,
+    finite: bool = True,
+    positive: bool = False,
+    most: float = math.inf,
+) -> None:
+    """A tensor of doubles, without NaN even if it may be infinite."""
+    item(Tensor)(f, name, value)
+    f.require(value.dtype == dtype, name, f"is of type {value.dtype}, not {dtype}")
+    f.check_shape(name, tuple(value.shape), shape)
+    f.require(not value.isnan().any(), name, "holds NaN")
+    f.require(not finite or value.isfinite().all(), name, "holds infinite numbers")
+    f.require(not positive or (value > 0).all(), name, "must be positive")
+    f.require(most == math.inf or value.abs().max() < most, name, "is beyond measure")
+
+
+positive = partial(reals, positive=True)
+
+
+@parametrized
+def cholesky(f: Fields, name: str, value: Any, *shape: Size) -> None:
+    """A lower-triangular tensor of doubles, positive on its diagonal."""
+    reals(*shape)(f, name, value)
+    fits = value.equal(value.tril()) and (value.diagonal(dim1=-2, dim2=-1) > 0).all()
+    f.require(fits, name, "must be lower triangular and positive on its diagonal")

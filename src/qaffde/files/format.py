@@ -7,34 +7,26 @@ and whatever is wrong is a :class:`FileError` of one line.
 import hashlib
 import json
 from collections.abc import Mapping
-from types import ModuleType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qaffde.extras import import_extra
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
 FORMAT = 2
-"""Version of the files that are written; all up to it can be read."""
+"""Version of the files that are written and read."""
 MAX_BYTES = 1 << 32
-MAX_HEADER_BYTES = 1 << 24
-MAX_INTEGER = 1 << 63
-DTYPES = {
-    "BOOL": np.dtype("?"),
-    "F16": np.dtype("<f2"),
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
-    "I8": np.dtype("i1"),
-    "I16": np.dtype("<i2"),
-    "I32": np.dtype("<i4"),
-    "I64": np.dtype("<i8"),
-    "U8": np.dtype("u1"),
-    "U16": np.dtype("<u2"),
-    "U32": np.dtype("<u4"),
-    "U64": np.dtype("<u8"),
+MAX_HEADER_BYTES = 1 << 23
+DTYPES = {"BOOL": np.dtype("?")} | {
+    f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}")
+    for kind, sizes in (("F", (2, 4, 8)), ("I", (1, 2, 4, 8)), ("U", (1, 2, 4, 8)))
+    for size in sizes
 }
+"""Types of numbers, by their names in safetensors."""
 DAMAGED = "the file is damaged, or was not written by qaffde; save the model again"
 UNKNOWN = "not known to this version: update qaffde, or save the model again"
 
@@ -43,57 +35,31 @@ class FileError(ValueError):
     """A model that cannot be written to a file, or a file that cannot be read as a model."""
 
 
-def import_safetensors() -> ModuleType:
-    """The package safetensors, or an error that says how to install it."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise ImportError(
-            "model files need safetensors, which is not installed; run: pip install "
-            "'qaffde[files]'"
-        ) from error
-    return safetensors
-
-
 def pack(header: Json, arrays: Arrays) -> bytes:
-    """Content of a file.
-
-    Parameters
-    ----------
-    header : dict
-        Plain values.
-    arrays : dict of {str: ndarray}
+    """Content of a file, from plain values and arrays by name.
 
     Examples
     --------
-    >>> content = pack({"format": 1}, {"x": np.ones(2)})
+    >>> content = pack({"format": 2}, {"x": np.ones(2)})
     >>> unpack(content)
-    ({'format': 1}, {'x': array([1., 1.])})
+    ({'format': 2}, {'x': array([1., 1.])})
     """
-    save = import_safetensors().numpy.save
+    save = import_extra("safetensors.numpy", "files", "model files need").save
     metadata = {"qaffde": json.dumps(header, allow_nan=False, separators=(",", ":"))}
-    digest = _digest(*_split(save(arrays, metadata)))
+    _check_room(4 * sum(array.nbytes for array in arrays.values()))
+    plain = save(arrays, metadata)
+    digest = _digest(*_split(plain, len(plain)))
     content: bytes = save(arrays, metadata | {"digest": digest})
     return content
 
 
-def unpack(content: bytes) -> tuple[Json, Arrays]:
-    """Header and arrays of a file's content.
-
-    Raises
-    ------
-    FileError
-        If it is not a model file, is of a newer format, or is damaged.
-    """
-    safetensors = import_safetensors()
-    table, data = _split(content)
-    metadata = table.get("__metadata__")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("qaffde"), str):
-        raise FileError("this is not a model file of qaffde; name a file that model.save wrote")
-    header = parse_json(metadata["qaffde"])
-    _check_version(header)
-    if metadata.get("digest") != _digest(table, data):
+def unpack(content: bytes, version: int = FORMAT) -> tuple[Json, Arrays]:
+    """Header and arrays of a file's content, once its format and its digest are checked."""
+    safetensors = import_extra("safetensors", "files", "model files need")
+    table, header, data = _read_header(content, len(content), version)
+    if table["__metadata__"].get("digest") != _digest(table, data):
         raise FileError(f"the file's digest is wrong: {DAMAGED}")
+    _check_room(2 * len(content))
     try:
         entries = safetensors.deserialize(content)
     except safetensors.SafetensorError as error:
@@ -101,8 +67,16 @@ def unpack(content: bytes) -> tuple[Json, Arrays]:
     return header, {name: _array(entry) for name, entry in entries}
 
 
+def read_content(file: BinaryIO, n_bytes: int, version: int = FORMAT) -> bytes:
+    """Content of an open file of a known size; what follows a wrong header is not read."""
+    start = file.read(8)
+    start += file.read(min(int.from_bytes(start, "little"), MAX_HEADER_BYTES))
+    _read_header(start, n_bytes, version)
+    return start + file.read(n_bytes - len(start))
+
+
 def parse_json(text: str | bytes) -> Json:
-    """An object of plain values, of bounded numbers, each name only once.
+    """An object of plain values, each name only once.
 
     Examples
     --------
@@ -111,13 +85,7 @@ def parse_json(text: str | bytes) -> Json:
     qaffde.files.format.FileError: the file's header cannot be read (the name 'a' ...
     """
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_int=_integer,
-            parse_float=_finite,
-            parse_constant=_finite,
-        )
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise FileError(f"the file's header cannot be read ({quoted(error)}): {DAMAGED}") from None
     if not isinstance(value, dict):
@@ -137,10 +105,48 @@ def quoted(text: object) -> str:
     return line if len(line) <= 60 else f"{line[:60]}..."
 
 
-def _split(content: bytes) -> tuple[Json, memoryview]:
-    """The safetensors header as it stands in the file, and the bytes of the tensors."""
-    size = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or size > len(content) - 8:
+def _check_room(n_bytes: int) -> None:
+    """Raise a MemoryError where memory is short: safetensors would end the process, or hang."""
+    bytearray(n_bytes + (1 << 22))
+
+
+def _read_header(start: bytes, n_bytes: int, version: int) -> tuple[Json, Json, memoryview]:
+    """Header of safetensors, that of the model within it, and the bytes that follow.
+
+    Parameters
+    ----------
+    start : bytes
+        The file, or as much of it as the header needs.
+    n_bytes : int
+        Size of the whole file.
+    version : int
+        Format that is wanted.
+    """
+    table, data = _split(start, n_bytes)
+    metadata = table.get("__metadata__")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("qaffde"), str):
+        raise FileError("this is not a model file of qaffde; name a file that model.save wrote")
+    header = parse_json(metadata["qaffde"])
+    _check_version(header, version)
+    ends = [0, *(_end(entry) for name, entry in table.items() if name != "__metadata__")]
+    said = n_bytes - len(start) + len(data)
+    if max(ends) != said:
+        raise FileError(f"the file's tensors have {max(ends)} bytes, not {said}: {DAMAGED}")
+    return table, header, data
+
+
+def _end(entry: Any) -> int:
+    """Where a tensor ends among the bytes."""
+    match entry:
+        case {"data_offsets": [int(), int(end)]}:
+            return end
+    raise FileError(f"the file's table of tensors is wrong: {DAMAGED}")
+
+
+def _split(start: bytes, n_bytes: int) -> tuple[Json, memoryview]:
+    """The safetensors header as it stands in the file, and the bytes that follow."""
+    size = int.from_bytes(start[:8], "little")
+    if n_bytes < 8 or size > n_bytes - 8:
         raise FileError(
             "the file is cut short, or no safetensors file at all; save the model again"
         )
@@ -148,7 +154,7 @@ def _split(content: bytes) -> tuple[Json, memoryview]:
         raise FileError(
             f"the file's header of {size} bytes is larger than {MAX_HEADER_BYTES}: {DAMAGED}"
         )
-    return parse_json(content[8 : 8 + size]), memoryview(content)[8 + size :]
+    return parse_json(start[8 : 8 + size]), memoryview(start)[8 + size :]
 
 
 def _digest(table: Json, data: memoryview) -> str:
@@ -160,24 +166,31 @@ def _digest(table: Json, data: memoryview) -> str:
     return state.hexdigest()
 
 
-def _check_version(header: Json) -> None:
+def _check_version(header: Json, wanted: int) -> None:
     version = header.get("format")
-    if not isinstance(version, int) or version < 1:
+    if not isinstance(version, int) or not 1 <= version < 1000:
         raise FileError(f"the file does not say which format it has: {DAMAGED}")
-    if version > FORMAT:
+    written = f"the file has format {version}, written by qaffde {quoted(header.get('version'))}"
+    if version > wanted:
+        raise FileError(f"{written}; this version reads format {wanted}: update qaffde")
+    if version < wanted:
         raise FileError(
-            f"the file has format {version}, written by qaffde {quoted(header.get('version'))}; "
-            f"this version reads up to format {FORMAT}: update qaffde"
+            f"{written}; this version reads format {wanted}: run python "
+            "tools/convert_model.py OLD NEW in the sources of qaffde"
         )
 
 
 def _array(entry: Mapping[str, Any]) -> NDArray[Any]:
     if entry["dtype"] not in DTYPES:
         raise FileError(f"tensors of type {quoted(entry['dtype'])} are not known: {DAMAGED}")
-    flat = np.frombuffer(entry["data"], DTYPES[entry["dtype"]])
+    flat: NDArray[Any] = np.frombuffer(entry["data"], DTYPES[entry["dtype"]])
     if entry["dtype"] == "BOOL":
         flat = flat.view(np.uint8) > 0  # any other byte would be no boolean
-    return np.require(flat.reshape(entry["shape"]), requirements="W")
+    try:
+        shaped = flat.reshape(entry["shape"])
+    except ValueError:  # more axes than NumPy has, or an empty array of an endless shape
+        raise FileError(f"a tensor has shape {quoted(entry['shape'])}: {DAMAGED}") from None
+    return np.require(shaped, requirements="W")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
@@ -189,14 +202,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
     return found
 
 
-def _integer(text: str) -> int:
-    if len(text) > 20 or not -MAX_INTEGER <= int(text) < MAX_INTEGER:
-        raise ValueError(f"the number {text[:20]}... is too large")
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not np.isfinite(value):
-        raise ValueError(f"the number {text[:20]} is not finite")
-    return value
+def _refuse(text: str) -> None:
+    raise ValueError(f"the number {text} is not finite")

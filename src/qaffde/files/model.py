@@ -2,15 +2,24 @@
 
 import os
 import stat
-from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from qaffde._version import __version__
 from qaffde.files.atomic import write_atomically
-from qaffde.files.format import DAMAGED, FORMAT, MAX_BYTES, FileError, pack, quoted, unpack
-from qaffde.files.values import FORMER, RECIPES, Reader, Writer
+from qaffde.files.format import (
+    DAMAGED,
+    FORMAT,
+    MAX_BYTES,
+    FileError,
+    pack,
+    quoted,
+    read_content,
+    unpack,
+)
+from qaffde.files.values import RECIPES, Reader, Writer
+from qaffde.parameters import OUT_OF_MEMORY, with_own_settings
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -37,17 +46,10 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
         raise FileError(
             f"the model would not load again ({reason}); fit it again, or keep it by pickle"
         ) from None
-    write(path, content)
+    write_atomically(path, content)
 
 
-def write(path: str | os.PathLike[str], content: bytes) -> None:
-    """Put content into a file, in one piece."""
-    where = Path(path)
-    if not where.parent.is_dir():
-        raise FileNotFoundError(f"the directory of {where} does not exist; create it first")
-    write_atomically(where, content)
-
-
+@with_own_settings
 def load(
     path: str | os.PathLike[str], kind: type = BaseEstimator, *, max_bytes: int = MAX_BYTES
 ) -> Any:
@@ -62,26 +64,22 @@ def load(
     max_bytes : int, default=2**32
         Larger files are refused.
 
-    Returns
-    -------
-    estimator
-
     Raises
     ------
     FileError
-        If the file is damaged, hostile, too large, of a newer format, or holds another class.
+        If the file is damaged, hostile, too large, of another format, or holds another class.
     """
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(os.stat(path).st_mode):
         raise FileError(f"{os.fspath(path)!r} is not a regular file; name a file that save wrote")
-    if status.st_size > max_bytes:
-        raise FileError(
-            f"{os.fspath(path)!r} has {status.st_size} bytes, more than max_bytes={max_bytes}; "
-            "if you trust it, call qaffde.load with a larger max_bytes"
-        )
-    with open(path, "rb") as file:
-        content = file.read(max_bytes)
     try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size  # of this file: another may take its place
+            if size > max_bytes:
+                raise FileError(
+                    f"it has {size} bytes, more than max_bytes={max_bytes}; if you trust it, call "
+                    "qaffde.load with a larger max_bytes"
+                )
+            content = read_content(file, size)
         return loads(content, kind)
     except FileError as error:
         raise FileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from None
@@ -89,14 +87,13 @@ def load(
 
 def dumps(model: BaseEstimator) -> bytes:
     """Content of the file of an estimator."""
-    kinds = {name: recipe.kind for name, recipe in RECIPES.items()}
-    if type(model) not in kinds.values() or not isinstance(model, BaseEstimator):
-        known = [name for name, kind in kinds.items() if issubclass(kind, BaseEstimator)]
+    known = {r.kind: name for name, r in RECIPES.items() if issubclass(r.kind, BaseEstimator)}
+    if type(model) not in known:
         raise FileError(
-            f"files cannot hold a {type(model).__name__}; choose one of {', '.join(known)}, or "
-            "keep it by pickle"
+            f"files cannot hold a {type(model).__name__}; choose one of "
+            f"{', '.join(known.values())}, or keep it by pickle"
         )
-    writer = Writer(RECIPES)
+    writer = Writer()
     writer.add(model, "model")
     header = {"format": FORMAT, "version": __version__, "objects": writer.objects}
     return pack(header, writer.arrays)
@@ -106,11 +103,12 @@ def loads(content: bytes, kind: type = BaseEstimator) -> Any:
     """Estimator of a file's content; see :func:`load`."""
     header, arrays = unpack(content)
     try:
-        recipes = FORMER.get(header["format"], RECIPES)
-        model = Reader(recipes, arrays).make(header.get("objects"))
+        model = Reader(arrays).make(header.get("objects"))
     except FileError:
         raise
     except (ValueError, TypeError, ArithmeticError, RuntimeError) as error:
+        if OUT_OF_MEMORY.search(str(error)):
+            raise
         raise FileError(f"what the file says does not fit ({quoted(error)}): {DAMAGED}") from None
     if not isinstance(model, BaseEstimator):
         raise FileError(f"the file holds no estimator: {DAMAGED}")

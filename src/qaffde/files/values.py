@@ -9,8 +9,7 @@ with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``, ``{"dict": {...}}``, `
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,63 +17,76 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from qaffde.files.fields import Fields
+from qaffde.files.fields import Check, Fields, array, number, whole
 from qaffde.files.format import DAMAGED, DTYPES, UNKNOWN, Arrays, FileError, Json, quoted
 
-MAX_OBJECTS = 100_000
-N_KEYS = 624
-"""Words of state of a Mersenne twister."""
-MAX_DEPTH = 8
+MAX_OBJECTS = 10_000
+MAX_NUMBER = {int: 2**63, float: math.inf}
+MAX_CHAIN = 256
+"""Objects that may hold each other in a chain, such as integrals of integrals."""
+MAX_NESTING = 8
+"""Of lists in lists."""
+MAX_USE = 1 << 32
+USE_OF_FILE = 16
+"""Bytes that the matrices of a model in use may take, in all or for every byte of its file."""
 UNUSUAL = {str(value): value for value in (math.nan, math.inf, -math.inf)}
 
 
-@dataclass(frozen=True)
 class Recipe:
-    """How objects of one class are taken apart, and made of what the file says of them.
+    """How objects of one class are taken apart, and made of what a file says of them.
 
     Parameters
     ----------
     kind : type
-    take : callable
-        Fields of an object, as a dict.
-    make : callable
-        The object of :class:`~qaffde.files.fields.Fields`.
+    make : callable, optional
+        The object of its checked fields; by default they are the parameters of the class.
+    take : callable, optional
+        Fields of an object, as a dict; by default they are attributes.
+    required : collection of str, optional
+        Fields that a file must have; all by default.
+    **checks : Check
+        Of the fields, in this order.
     """
 
-    kind: type
-    take: Callable[[Any], Mapping[str, Any]]
-    make: Callable[[Fields], Any]
+    def __init__(
+        self,
+        kind: type,
+        make: Callable[[Fields], Any] | None = None,
+        take: Callable[[Any], Mapping[str, Any]] | None = None,
+        required: Iterable[str] | None = None,
+        /,
+        **checks: Check,
+    ) -> None:
+        self.kind, self._checks = kind, checks
+        self.take = take or (lambda item: {name: getattr(item, name) for name in checks})
+        self._make = make or (lambda fields: kind(**fields))
+        self._required = checks if required is None else required
+
+    def read(self, fields: Fields) -> Any:
+        """Object of its fields, once they are checked; modules are frozen."""
+        for name in fields.keys() - self._checks.keys():
+            raise FileError(f"{fields.kind}.{quoted(name)} is {UNKNOWN}")
+        fields.require_all(self._required)
+        for name, check in self._checks.items():
+            if name in fields:
+                check(fields, name, fields[name])
+        item = self._make(fields)
+        return item.requires_grad_(False).eval() if isinstance(item, nn.Module) else item
 
 
-Recipes = Mapping[str, Recipe]
-
-
-def attributes(*names: str) -> Callable[[Any], dict[str, Any]]:
-    """Function that takes the attributes of these names from an object."""
-    return lambda item: {name: getattr(item, name) for name in names}
-
-
-def without_fields(kind: type) -> Recipe:
-    """Recipe of a class whose objects are all the same."""
-    return Recipe(kind, lambda item: {}, lambda f: kind())
+RECIPES: dict[str, Recipe] = {}
+"""Classes that a file may hold, by name: a file cannot name anything else."""
 
 
 class Writer:
-    """Objects and arrays of one file.
+    """Objects and arrays of one file."""
 
-    Parameters
-    ----------
-    recipes : dict of {str: Recipe}
-        Classes that a file may hold.
-    """
-
-    def __init__(self, recipes: Recipes) -> None:
+    def __init__(self) -> None:
         self.objects: list[Json] = []
         self.arrays: Arrays = {}
-        self._names = {recipe.kind: name for name, recipe in recipes.items()}
-        self._recipes = recipes
+        self._names = {recipe.kind: name for name, recipe in RECIPES.items()}
         self._known: dict[int, tuple[int, object]] = {}
 
     def add(self, item: object, where: str) -> int:
@@ -82,8 +94,12 @@ class Writer:
         if id(item) not in self._known:
             name = self._names.get(type(item))
             if name is None:
-                raise FileError(_unknown(item, where))
-            fields = self._recipes[name].take(item)
+                raise FileError(
+                    f"{where} is a {type(item).__module__}.{type(item).__qualname__}, which is "
+                    "not among the classes that files may hold; keep such a model by pickle "
+                    "(where you trust its reader's code), or fit it without this object"
+                )
+            fields = RECIPES[name].take(item)
             entry = {key: self.value(value, f"{name}.{key}") for key, value in fields.items()}
             self._known[id(item)] = len(self.objects), item
             self.objects.append({"class": name, "fields": entry})
@@ -99,7 +115,7 @@ class Writer:
             case Integral():
                 return int(value)
             case Real():
-                return self._number(float(value))
+                return float(value) if math.isfinite(value) else {"float": str(float(value))}
             case list():
                 return [self.value(item, where) for item in value]
             case tuple():
@@ -117,10 +133,6 @@ class Writer:
             case Tensor():
                 return {"tensor": self._keep(_numpy(value), where)}
         return {"object": self.add(value, where)}
-
-    @staticmethod
-    def _number(value: float) -> Any:
-        return value if math.isfinite(value) else {"float": str(value)}
 
     @staticmethod
     def _texts(value: NDArray[Any], where: str) -> Json:
@@ -142,73 +154,87 @@ class Reader:
 
     Parameters
     ----------
-    recipes : dict of {str: Recipe}
-        Classes that a file may hold; no other is ever made.
     arrays : dict of {str: ndarray}
         Each is taken only once, so that the result is not larger than the file.
     """
 
-    def __init__(self, recipes: Recipes, arrays: Arrays) -> None:
-        self.made: list[Any] = []
-        self._recipes = recipes
+    def __init__(self, arrays: Arrays) -> None:
         self._arrays = dict(arrays)
+        self._made: list[Any] = []
+        self._sizes: dict[int, dict[str, int]] = {}
+        self._lengths: list[int] = []  # of the chains that end in each object
+        self._longest = 0
+        self._left = max(MAX_USE, USE_OF_FILE * sum(array.nbytes for array in arrays.values()))
 
     def make(self, objects: Any) -> Any:
         """The last of the objects, and all before it."""
         if not isinstance(objects, list) or not 0 < len(objects) <= MAX_OBJECTS:
             raise FileError(f"the file's list of objects is wrong: {DAMAGED}")
         for entry in objects:
-            self.made.append(self._one(entry))
-        return self.made[-1]
+            self._add(entry)
+        return self._made[-1]
 
-    def _one(self, entry: Any) -> Any:
+    def _add(self, entry: Any) -> None:
         match entry:
-            case {"class": str(name), "fields": dict(raw)} if len(entry) == 2:
+            case {"class": str(name), "fields": dict(raw), **rest} if not rest:
                 pass
             case _:
                 raise FileError(f"the file's list of objects is wrong: {DAMAGED}")
-        if name not in self._recipes:
+        if name not in RECIPES:
             raise FileError(f"the file holds a {quoted(name)}, a class {UNKNOWN}")
-        fields = Fields(name, {key: self.value(value) for key, value in raw.items()})
-        item = self._recipes[name].make(fields)
-        fields.finish()
-        return item
+        self._longest = 0
+        values = {key: self._value(value) for key, value in raw.items()}
+        if self._longest > MAX_CHAIN:
+            raise FileError(f"objects hold each other in too long a chain: {DAMAGED}")
+        fields = Fields(name, values, self._sizes, self._charge)
+        item = RECIPES[name].read(fields)
+        self._made.append(item)
+        self._sizes[id(item)] = fields.sizes
+        self._lengths.append(self._longest + 1)
 
-    def value(self, value: Any, depth: int = 0) -> Any:
+    def _charge(self, n_bytes: int) -> None:
+        self._left -= n_bytes
+        if self._left < 0:
+            raise FileError(
+                "using the model would take more than "
+                f"{MAX_USE >> 30} GiB, far more than the file: {DAMAGED}"
+            )
+
+    def _value(self, value: Any, depth: int = 0) -> Any:
         """Object that a JSON value stands for."""
-        if depth > MAX_DEPTH:
+        if depth > MAX_NESTING:
             raise FileError(f"values are nested too deeply: {DAMAGED}")
+        kind = type(value)
+        if kind is float or kind is int:
+            if not abs(value) < MAX_NUMBER[kind]:
+                raise FileError(f"the number {quoted(value)} is too large: {DAMAGED}")
+            return value
+        if kind is str or kind is bool or value is None:
+            return value
         match value:
-            case None | bool() | str() | int() | float():
-                return value
             case list():
-                return self._items(value, depth)
+                return [self._value(item, depth + 1) for item in value]
             case {"tuple": list(items), **rest} if not rest:
-                return tuple(self._items(items, depth))
+                return tuple(self._value(item, depth + 1) for item in items)
             case {"dict": dict(items), **rest} if not rest:
-                return dict(zip(items, self._items(list(items.values()), depth), strict=True))
+                return {key: self._value(item, depth + 1) for key, item in items.items()}
             case {"float": str(name), **rest} if not rest and name in UNUSUAL:
                 return UNUSUAL[name]
             case {"texts": list(texts), "object": bool(is_object), **rest} if not rest:
-                return self._texts(texts, is_object=is_object)
+                if all(isinstance(text, str) for text in texts):
+                    return np.array(texts, dtype=object if is_object else np.str_)
             case {"array": str(name), **rest} if not rest:
                 return self._taken(name)
             case {"tensor": str(name), **rest} if not rest:
                 return _torch(self._taken(name))
             case {"complex": str(name), **rest} if not rest:
-                return _complex(_torch(self._taken(name)))
-            case {"object": int(number), **rest} if not rest and 0 <= number < len(self.made):
-                return self.made[number]
+                pairs = _torch(self._taken(name))
+                if pairs.ndim and pairs.shape[-1] == 2 and pairs.is_floating_point():
+                    return torch.view_as_complex(pairs)
+            case {"object": int(number), **rest} if not rest and 0 <= number < len(self._made):
+                self._longest = max(self._longest, self._lengths[number])
+                return self._made[number]
         raise FileError(f"a value of the file is of no known kind: {DAMAGED}")
-
-    def _items(self, items: Sequence[Any], depth: int) -> list[Any]:
-        return [self.value(item, depth + 1) for item in items]
-
-    @staticmethod
-    def _texts(texts: list[Any], *, is_object: bool) -> NDArray[Any]:
-        if not all(isinstance(text, str) for text in texts):
-            raise FileError(f"an array of texts holds something else: {DAMAGED}")
-        return np.array(texts, dtype=object if is_object else np.str_)
 
     def _taken(self, name: str) -> NDArray[Any]:
         if name not in self._arrays:
@@ -224,46 +250,24 @@ def _torch(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _complex(pairs: Tensor) -> Tensor:
-    if pairs.ndim == 0 or pairs.shape[-1] != 2 or not pairs.is_floating_point():
-        raise FileError(f"a complex tensor is not a tensor of pairs: {DAMAGED}")
-    return torch.view_as_complex(pairs)
-
-
-def _unknown(item: object, where: str) -> str:
-    name = f"{type(item).__module__}.{type(item).__qualname__}"
-    return (
-        f"{where} is a {name}, which is not among the classes that files may hold; keep such a "
-        "model by pickle (where you trust its reader's code), or fit it without this object"
-    )
-
-
 def _random_state(f: Fields) -> RandomState:
-    keys = f.item("keys", np.ndarray)
-    f.require((keys.shape, keys.dtype) == ((N_KEYS,), np.uint32), "keys", "have the wrong shape")
-    position = f.item("position", int)
-    f.require(0 <= position <= N_KEYS, "position", "is out of range")
+    f.require(f["pos"] <= len(f["key"]), "pos", "is out of range")
     state = RandomState()
-    has_gauss = int(f.item("has_gauss", bool))
-    state.set_state(("MT19937", keys, position, has_gauss, f.number("gauss")))
+    state.set_state({"bit_generator": "MT19937", "state": {"key": f["key"], "pos": f["pos"]}, **f})
     return state
 
 
 def _state_of(random_state: RandomState) -> dict[str, Any]:
     state = random_state.get_state(legacy=False)
-    inner = state["state"]
-    return {
-        "keys": inner["key"],
-        "position": inner["pos"],
-        "has_gauss": bool(state["has_gauss"]),
-        "gauss": state["gauss"],
-    }
+    return {**state["state"], "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
 
 
-RECIPES: dict[str, Recipe] = {"RandomState": Recipe(RandomState, _state_of, _random_state)}
-"""Classes that a file may hold: each layer adds its own when it is imported, and only those.
-
-A file names them; it cannot name anything else.
-"""
-FORMER: dict[int, dict[str, Recipe]] = {}
-"""Classes that files of earlier formats may hold, by the number of the format."""
+RECIPES["RandomState"] = Recipe(
+    RandomState,
+    _random_state,
+    _state_of,
+    key=array(624, kinds="u"),
+    pos=whole(0),
+    has_gauss=whole(0, 1),
+    gauss=number(),
+)

@@ -5,28 +5,29 @@ from qaffde.functional.density_matrix import (
     born_mass,
     born_rule,
     leading_eigenpairs,
-    purity,
     resolve_rank,
     symmetrize_lower,
-    von_neumann_entropy,
 )
 from qaffde.functional.fourier import (
     FREQUENCIES,
+    Lattice,
+    LatticeSeries,
     fourier_features,
+    fourier_waves,
     gamma_from_bandwidth,
     gaussian_kernel,
     log_kernel_mass,
 )
-from qaffde.functional.lattice import Lattice, LatticeSeries
 from qaffde.functional.measures import (
     box_characteristic,
     box_pair_characteristics,
     gaussian_characteristic,
     gaussian_pair_characteristics,
-    gram_matrix,
     log_box_density,
     log_gaussian_density,
+    log_mixture_density,
     range_eigenpairs,
+    whitening,
 )
 
 __all__ = [
@@ -39,18 +40,18 @@ __all__ = [
     "box_characteristic",
     "box_pair_characteristics",
     "fourier_features",
+    "fourier_waves",
     "gamma_from_bandwidth",
     "gaussian_characteristic",
     "gaussian_kernel",
     "gaussian_pair_characteristics",
-    "gram_matrix",
     "leading_eigenpairs",
     "log_box_density",
     "log_gaussian_density",
     "log_kernel_mass",
-    "purity",
+    "log_mixture_density",
     "range_eigenpairs",
     "resolve_rank",
     "symmetrize_lower",
-    "von_neumann_entropy",
+    "whitening",
 ]

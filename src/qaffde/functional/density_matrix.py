@@ -11,28 +11,7 @@ from scipy.linalg import blas
 from scipy.sparse.linalg import ArpackError, eigsh
 from torch import Tensor
 
-
-def purity(lam: Tensor) -> Tensor:
-    """Purity tr σ² = Σλ²: one for a pure state, 1/r for r equal eigenvalues.
-
-    Examples
-    --------
-    >>> purity(torch.tensor([0.5, 0.5]))
-    tensor(0.5000)
-    """
-    return lam.square().sum()
-
-
-def von_neumann_entropy(lam: Tensor) -> Tensor:
-    """Von Neumann entropy −tr σ log σ = −Σ λ log λ, in nats: log r for r equal eigenvalues.
-
-    Examples
-    --------
-    >>> von_neumann_entropy(torch.tensor([0.5, 0.5, 0.0]))
-    tensor(0.6931)
-    """
-    return -torch.special.xlogy(lam, lam).sum()
-
+from qaffde.functional.fourier import Array, namespace_of, reusable
 
 DENSE_SHARE = 5
 """More than one eigenpair in so many are found faster together with all the others."""
@@ -141,26 +120,27 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     return max(1, math.ceil(round(rank * len(lam), 6)))
 
 
-def born_rule(phi: Tensor, L: Tensor) -> Tensor:
+def born_rule(phi: Array, L: Array) -> Array:
     r"""Born rule :math:`\phi^\top \rho\, \phi = \lVert L \phi \rVert^2`, not divided by a trace.
 
     Parameters
     ----------
-    phi : Tensor of shape (..., D)
-    L : Tensor of shape (r, D) or (C, r, D)
+    phi : Array of shape (..., D)
+    L : Array of shape (r, D) or (C, r, D)
         One factor, or those of C density matrices, which take one product.
 
     Returns
     -------
-    Tensor of shape (...) or (..., C)
+    Array of shape (...) or (..., C)
 
     Examples
     --------
     >>> born_rule(torch.tensor([[1.0, 2.0]]), torch.eye(2))
     tensor([5.])
     """
-    amplitudes = phi @ L.flatten(0, -2).T
-    return amplitudes.square().unflatten(-1, L.shape[:-1]).sum(-1)
+    amplitudes = phi @ L.reshape(-1, L.shape[-1]).T
+    squares = namespace_of(phi).square(amplitudes, out=reusable(amplitudes))
+    return squares.reshape(*phi.shape[:-1], *L.shape[:-1]).sum(-1)
 
 
 def born_mass(L: Tensor, G: Tensor) -> Tensor:

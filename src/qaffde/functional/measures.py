@@ -6,38 +6,11 @@ frequencies, and those pairs are evaluated in D × D products, never as D × D �
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-
-def gram_matrix(
-    W: Tensor, b: Tensor, a: Tensor, characteristic: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Gram matrix for any measure, from its characteristic function alone.
-
-    Row by row, in O(D²d) time and O(Dd) memory. Measures whose pairs factorize do better; this is
-    the fallback for the others, and the reference for all.
-
-    Parameters
-    ----------
-    W, b, a : Tensors of shapes (D, d), (D,), (D,)
-    characteristic : callable
-        Maps frequencies of shape (D, d) to complex values of shape (D,).
-
-    Returns
-    -------
-    Tensor of shape (D, D)
-    """
-
-    def row(w: Tensor, phase: Tensor) -> Tensor:
-        difference = torch.exp(1j * (phase - b)) * characteristic(w - W)
-        total = torch.exp(1j * (phase + b)) * characteristic(w + W)
-        return (difference + total).real
-
-    rows = torch.stack([row(w, phase) for w, phase in zip(W, b, strict=True)])
-    return 0.5 * torch.outer(a, a) * rows
+from qaffde.functional.fourier import Array, clipped, namespace_of, reusable
 
 
 def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -64,10 +37,11 @@ def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
     return U[:, keep], lam[keep]
 
 
-def log_box_density(X: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def log_box_density(X: Array, lower: Array, upper: Array) -> Array:
     """Log-density of the uniform law on a box; −∞ outside."""
+    xp = namespace_of(X)
     inside = ((X >= lower) & (X <= upper)).all(-1)
-    return torch.where(inside, -(upper - lower).log().sum(), -torch.inf)
+    return xp.where(inside, -namespace_of(upper).log(upper - lower).sum(), -math.inf)
 
 
 def box_characteristic(omega: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -103,13 +77,57 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
     -------
     Tensor of shape (..., n)
     """
-    eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device)
+    d = X.shape[-1]
+    parts = mean.to(X).reshape(-1, d), cholesky.to(X).reshape(-1, d, d)
+    log_terms: Tensor = log_gaussian_terms(X, *whitening(X.new_zeros(()), *parts))
+    return log_terms.T.reshape(*mean.shape[:-1], len(X))
+
+
+def whitening(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What :func:`log_gaussian_terms` takes to whiten by K Gaussians in one product.
+
+    Parameters
+    ----------
+    log_weight : Tensor of shape (K,) or ()
+    mean, cholesky : Tensors of shapes (K, d), (K, d, d)
+
+    Returns
+    -------
+    root, offset, log_constant : Tensors of shapes (d, K·d), (K·d,), (K,)
+    """
+    d = mean.shape[1]
+    eye = torch.eye(d, dtype=mean.dtype, device=mean.device)
     inverse = torch.linalg.solve_triangular(cholesky, eye, upper=False)
-    centered = X - mean[..., None, :]  # (..., n, d)
-    whitened = centered @ inverse.mT
-    square = whitened.square().sum(-1).clamp(max=torch.finfo(X.dtype).max / 2)
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return -0.5 * square - log_det[..., None] - 0.5 * X.shape[-1] * math.log(2 * math.pi)
+    return (
+        inverse.flatten(0, 1).T.contiguous(),
+        -(inverse @ mean[..., None]).flatten(),
+        log_weight - log_det - 0.5 * d * math.log(2 * math.pi),
+    )
+
+
+def log_gaussian_terms(X: Array, root: Array, offset: Array, log_constant: Array) -> Array:
+    """Logarithms, of shape (n, K), of weighted Gaussian densities at X of shape (n, d)."""
+    xp = namespace_of(X)
+    white = X @ root
+    white += offset
+    white = xp.square(white, out=reusable(white))
+    log_terms = white.reshape(len(X), len(log_constant), X.shape[1]).sum(-1)
+    most = xp.finfo(X.dtype).max / 2  # larger squares would overflow
+    log_terms = clipped(log_terms, 0.0, most)
+    log_terms *= -0.5
+    log_terms += log_constant
+    return log_terms
+
+
+def log_mixture_density(X: Array, root: Array, offset: Array, log_constant: Array) -> Array:
+    """Logarithm, of shape (n,), of the sum of weighted Gaussian densities."""
+    log_terms = log_gaussian_terms(X, root, offset, log_constant)
+    if log_terms.shape[1] == 1:
+        return log_terms[:, 0]
+    xp = namespace_of(log_terms)
+    most = xp.amax(log_terms, 1)
+    return most + xp.log(xp.exp(log_terms - most[:, None]).sum(1))
 
 
 def gaussian_characteristic(omega: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
@@ -127,4 +145,30 @@ def gaussian_pair_characteristics(
     cross = W @ covariance @ W.T
     square = cross.diagonal()
     half = -0.5 * (square[:, None] + square)
-    return (cosines + sines) * (half + cross).exp() + (cosines - sines) * (half - cross).exp()
+    exponents = [half + cross, half - cross]
+    known = not (torch.compiler.is_compiling() or square.is_meta)
+    if known and square.max() > LARGE_SQUARE:
+        V = W @ torch.linalg.cholesky(covariance)
+        exponents = [negative_half_squares(V, sign) for sign in (-1, 1)]
+    less, more = (exponent.exp() for exponent in exponents)
+    return (cosines + sines) * less + (cosines - sines) * more
+
+
+LARGE_SQUARE = 1e6
+"""Squared frequency beyond which squares of differences are not read from products: they round."""
+
+
+def negative_half_squares(W: Tensor, sign: int) -> Tensor:
+    """−½‖w_i + sign·w_j‖² of rows of shape (H, d), of shape (H, H).
+
+    One scalar product of longer rows, unless that would round too much.
+
+    Examples
+    --------
+    >>> negative_half_squares(torch.tensor([[0.0], [1e9]]).double(), -1).diagonal()
+    tensor([-0., -0.], dtype=torch.float64)
+    """
+    half, one = W.square().sum(1, keepdim=True) / -2, torch.ones_like(W[:, :1])
+    if half.min() >= -LARGE_SQUARE / 2:
+        return torch.cat([-sign * W, half, one], 1) @ torch.cat([W, one, half], 1).T
+    return -0.5 * sum((w[:, None] + sign * w).square() for w in W.T)

@@ -1,19 +1,25 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
 from qaffde.nn.base import Density
+from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.columns import ColumnMap, ColumnMaps
 from qaffde.nn.density import (
     BornDensity,
     DefensiveDensity,
     DensityMatrix,
+    MappedDensity,
     StandardizedDensity,
     expand,
     find_born,
 )
-from qaffde.nn.fourier import FourierFeatures
-from qaffde.nn.lenet import LeNet
-from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
-from qaffde.nn.shear import PolynomialShear
+from qaffde.nn.features import (
+    BaseMeasure,
+    BoxMeasure,
+    FourierFeatures,
+    GaussianMeasure,
+    KernelMeasure,
+)
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
@@ -21,6 +27,8 @@ __all__ = [
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "ColumnMap",
+    "ColumnMaps",
     "DefensiveDensity",
     "Density",
     "DensityMatrix",
@@ -28,8 +36,8 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
-    "LeNet",
-    "PolynomialShear",
+    "MappedDensity",
+    "MappedMixture",
     "StandardizedDensity",
     "TransformedDensity",
     "decode",

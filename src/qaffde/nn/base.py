@@ -1,4 +1,4 @@
-"""The abstract density, and the one cache of what is computed from a density."""
+"""Abstract densities, the formula of a log-density, and the cache of what is computed from one."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from qaffde.nn.features import Formula
 
 T = TypeVar("T")
 
@@ -89,6 +91,43 @@ class Density(nn.Module, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_derived"}
+
+
+class FormulaDensity(Density):
+    """Density whose log-density is one formula.
+
+    There is no other: :meth:`log_prob` evaluates it with the tensors as they are, scoring with
+    the same tensors frozen (:mod:`qaffde.nn.scoring`), and ONNX models record it.
+    """
+
+    @abstractmethod
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """The log-density, of shape (n,), as a function of points of shape (n, d).
+
+        Parameters
+        ----------
+        dtype : torch.dtype, optional
+            Of the Fourier features; by default that of the density. All else has the precision of
+            the density: rows on the edge of a box stay inside.
+        lattice : bool, default=True
+            Whether features on a lattice are evaluated by their series, which branches on values.
+        """
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density of shape (...) at points of shape (..., d)."""
+        if torch.compiler.is_compiling() or self.learns():
+            formula = self.formula()
+        else:
+            formula = self.derived("formula", self.formula)
+        log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
+        return log_p.reshape(x.shape[:-1])
+
+
+def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:
+    """The formula of a density; of one that has none, a formula that is not closed."""
+    if isinstance(density, FormulaDensity):
+        return density.formula(dtype, lattice=lattice)
+    return Formula(lambda x, density: density.log_prob(x), density)
 
 
 def _numbers(module: nn.Module) -> list[str]:

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.nn.fourier import FourierFeatures
-from qaffde.nn.measures import BaseMeasure
+from qaffde.functional.fourier import Array
+from qaffde.nn.base import FormulaDensity
+from qaffde.nn.features import BaseMeasure, Formula, FourierFeatures
 
 
 class Projection(nn.Module):
@@ -49,29 +51,30 @@ class Projection(nn.Module):
         self.register_buffer("axes", axes)
         self.register_buffer("noise", noise)
 
-    @property
-    def n_components(self) -> int:
-        """Number q of coordinates."""
-        return len(self.scale)
-
     def forward(self, x: Tensor) -> Tensor:
         """Coordinates of shape (n, q) of rows of shape (n, d), finite for finite rows."""
-        centered = self._centered(x)
-        rotated = centered if self.axes is None else centered @ self.axes
-        return _within_reach(rotated / self.scale)
+        if self.axes is None:
+            return self._centered(x, self.scale)
+        return self._centered(x, self.scale[0]) @ self.axes * (self.scale[0] / self.scale)
 
     def log_slope(self, x: Tensor, z: Tensor) -> Tensor:
         """Log-density of rows (n, d) less that of their coordinates (n, q), of shape (n,)."""
         units = -self.scale.log().sum()
         if self.noise is None:
             return units.expand(len(x))
-        n_left_out = len(self.location) - self.n_components
-        left_out = self._centered(x).square().sum(1) - (z * self.scale).square().sum(1)
+        unit, n_left_out = self.scale[0], len(self.location) - len(self.scale)
+        seen = (z * (self.scale / unit)).square().sum(1)
+        left_out = (self._centered(x, unit).square().sum(1) - seen).clamp(min=0)
         log_noise = self.noise.log() + math.log(2 * math.pi)
-        return units - 0.5 * (left_out.clamp(min=0) / self.noise + n_left_out * log_noise)
+        return units - 0.5 * (left_out / (self.noise / unit / unit) + n_left_out * log_noise)
 
-    def _centered(self, x: Tensor) -> Tensor:
-        return _within_reach(x - self.location)
+    def _centered(self, x: Tensor, unit: Tensor) -> Tensor:
+        """Centered rows in a unit, so that squares do not overflow.
+
+        All beyond some length is as impossible, and the cosine of infinity is not a number.
+        """
+        far = torch.finfo(x.dtype).max ** 0.25
+        return ((x - self.location) / unit).clamp(-far, far)
 
 
 class ImageCoder(nn.Module):
@@ -106,9 +109,43 @@ class ImageCoder(nn.Module):
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
 
+    @classmethod
+    def of(cls, encoder: nn.Module, X: Tensor) -> "ImageCoder":
+        """Coder by a copy of an encoder, which sees images if it has an `image_shape`.
+
+        Inputs have mean zero and variance one: all pixels together, or each column.
+        """
+        shape, d = getattr(encoder, "image_shape", None), X.shape[1]
+        if shape is not None and not (isinstance(shape, Sequence) and math.prod(shape) == d):
+            raise ValueError(
+                f"the encoder's image_shape={shape!r} must be (channels, height, width) of "
+                f"product {d}, the number of columns"
+            )
+        values = X.float() if shape is None else X.float().reshape(-1, 1)
+        location, scale = values.mean(0), values.std(0, correction=0)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        return cls(deepcopy(encoder).float(), location, scale, shape)
+
     def forward(self, x: Tensor) -> Tensor:
         """Codes of shape (n, k) of rows of shape (n, d)."""
         return self.encode(self.inputs(x))
+
+    @torch.no_grad()
+    def first_codes(self, X: Tensor) -> Tensor:
+        """Codes of shape (n, k) of some rows before training, if the encoder gives any."""
+        try:
+            codes = self.eval()(X.float())
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"encoder cannot take rows of {X.shape[1]} columns: {str(error).splitlines()[0]}; "
+                "give it an attribute image_shape=(channels, height, width) if it wants images"
+            ) from None
+        if not isinstance(codes, Tensor) or codes.ndim != 2 or len(codes) != len(X):
+            raise ValueError(
+                "encoder must return codes of shape (n, k), got "
+                f"{tuple(getattr(codes, 'shape', ()))} for n = {len(X)} rows"
+            )
+        return codes.double()
 
     def inputs(self, x: Tensor) -> Tensor:
         """Inputs of the encoder: rows, standardized and in the shape of an image."""
@@ -124,7 +161,7 @@ class ImageCoder(nn.Module):
         return torch.zeros(len(x), dtype=torch.float64)
 
 
-class ClassBorn(nn.Module):
+class ClassBorn(FormulaDensity):
     r"""Born densities of C classes on shared features and one base measure.
 
     .. math:: p(z \mid c) = m(z) \bigl( (1 - \varepsilon) \lVert L_c \phi(z) \rVert^2
@@ -139,7 +176,7 @@ class ClassBorn(nn.Module):
     features : FourierFeatures
     factor : Tensor of shape (C, r, D)
         Of any scale.
-    measure : BaseMeasure
+    measure : GaussianMeasure
     epsilon : float
         Weight of the background.
     """
@@ -148,30 +185,27 @@ class ClassBorn(nn.Module):
         self, features: FourierFeatures, factor: Tensor, measure: BaseMeasure, epsilon: float
     ) -> None:
         super().__init__()
-        self.features = features
-        self.measure = measure
-        self.epsilon = epsilon
+        self.features, self.measure, self.epsilon = features, measure, epsilon
         self.factor = nn.Parameter(normalized(factor, measure.gram(features)))
         self.requires_grad_(False)
 
-    @property
-    def n_classes(self) -> int:
-        """The number of classes C."""
-        return len(self.factor)
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """Log m((1 − ε)‖L_cφ‖² + ε) of shape (n, C): one product for all classes."""
+        W, b, L = self.features.W, self.features.b, self.factor * self.features.a
+        return Formula(_log_classes, W, b, L, self.epsilon, self.measure.formula())
 
-    @property
-    def rank(self) -> int:
-        """The rank r of each density matrix."""
-        return self.factor.shape[1]
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log-densities of shape (n, C) at points of shape (n, q)."""
+        formula = self.formula() if self.learns() else self.derived("formula", self.formula)
+        log_p: Tensor = formula(z)
+        return log_p
 
-    def forward(self, z: Tensor) -> Tensor:
-        """Log-densities of shape (n, C) at points of shape (n, d)."""
-        log_ratio = log_defended(QF.born_rule(self.features(z), self.factor), self.epsilon)
-        return log_ratio + self.measure.log_density(z)[:, None]
 
-    def extra_repr(self) -> str:
-        """Show the sizes."""
-        return f"n_classes={self.n_classes}, rank={self.rank}"
+def _log_classes(
+    z: Array, W: Array, b: Array, L: Array, epsilon: float, log_measure: Formula
+) -> Array:
+    born = QF.born_rule(QF.fourier_waves(z, W, b), L)
+    return log_defended(born, epsilon) + log_measure(z)[:, None]
 
 
 class ClassDensity(nn.Module):
@@ -186,8 +220,7 @@ class ClassDensity(nn.Module):
 
     def __init__(self, coder: Projection | ImageCoder, born: ClassBorn) -> None:
         super().__init__()
-        self.coder = coder
-        self.born = born
+        self.coder, self.born = coder, born
         self.requires_grad_(False).eval()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -196,12 +229,6 @@ class ClassDensity(nn.Module):
         z = self.coder(rows)
         log_p: Tensor = self.born(z.to(self.born.factor)) + self.coder.log_slope(rows, z)[:, None]
         return log_p
-
-
-def _within_reach(x: Tensor) -> Tensor:
-    """Numbers whose squares can be summed: all beyond is as impossible, and cos ∞ is NaN."""
-    far = torch.finfo(x.dtype).max ** 0.25
-    return x.clamp(-far, far)
 
 
 def log_defended(born: Tensor, epsilon: float) -> Tensor:

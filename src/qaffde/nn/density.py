@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import singledispatch
 
@@ -9,13 +10,15 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.nn.base import Density
+from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
+from qaffde.nn.base import Density, FormulaDensity, formula_of
 from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.fourier import FourierFeatures
-from qaffde.nn.measures import BaseMeasure
+from qaffde.nn.columns import ColumnMaps, MapTable
+from qaffde.nn.features import BaseMeasure, Formula, FourierFeatures
 
 
 class DensityMatrix(nn.Module):
@@ -61,15 +64,8 @@ class DensityMatrix(nn.Module):
 
     def forward(self, phi: Tensor) -> Tensor:
         """Logarithm of the Born rule, of shape (...), at features of shape (..., D)."""
-        return self.log_expectation(phi) - self.log_trace()
-
-    def log_expectation(self, phi: Tensor) -> Tensor:
-        """Log φᵀρφ of shape (...), not divided by the trace."""
-        return self.expectation(phi).log()
-
-    def expectation(self, phi: Tensor) -> Tensor:
-        """Born rule φᵀρφ = ‖Lφ‖² of shape (...), not divided by the trace."""
-        return QF.born_rule(phi, self.factor)
+        born: Tensor = QF.born_rule(phi, self.factor)
+        return born.log() - self.log_trace()
 
     def log_trace(self) -> Tensor:
         """Logarithm of the trace of ρ."""
@@ -88,7 +84,7 @@ class DensityMatrix(nn.Module):
         return f"rank={self.rank}, n_features={self.factor.shape[1]}"
 
 
-class BornDensity(Density):
+class BornDensity(FormulaDensity):
     r"""Density by the Born rule, normalized in closed form.
 
     .. math:: p(x) = m(x) \, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
@@ -145,14 +141,23 @@ class BornDensity(Density):
         """Empty: it is one density."""
         return torch.Size()
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (...) at points of shape (..., d)."""
-        return self.log_unnormalized(x) - self.log_normalizer()
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """Log m‖Lφ‖² less the logarithm of its integral."""
+        features, precise = self.features, dtype in (None, torch.float64)
+        parts = features.W, features.b, self.factor * features.a
+        return Formula(
+            _log_born,
+            Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts)),
+            self.series() if lattice and precise else None,
+            self.measure.formula(),
+            self.log_normalizer(),
+        )
 
-    def log_unnormalized(self, x: Tensor) -> Tensor:
-        """Log m‖Lφ‖² of shape (...), not divided by its integral."""
-        flat = x.reshape(-1, x.shape[-1])
-        return (self._log_square(flat) + self.measure.log_density(flat)).reshape(x.shape[:-1])
+    def width(self, dtype: torch.dtype) -> int:
+        """Numbers that are computed for a point at once."""
+        series = self.series() if dtype == torch.float64 else None
+        waves = self.features.b if series is None else series.b
+        return max(len(waves), self.measure.width)
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
@@ -169,17 +174,11 @@ class BornDensity(Density):
         return self.derived("series", self._series)
 
     def _series(self) -> QF.LatticeSeries | None:
-        lattice = QF.Lattice.of(self.features.W)
-        return None if lattice is None else QF.LatticeSeries.of(lattice, self._square)
-
-    def _log_square(self, x: Tensor) -> Tensor:
-        """Log ‖Lφ‖² of shape (n,); on a lattice, once it is frozen, by a series of its waves."""
-        series = None if x.requires_grad else self.series()
-        q = self._square(x) if series is None else series(x, self._square)
-        return q.log()
-
-    def _square(self, x: Tensor) -> Tensor:
-        return self.state.expectation(self.features(x))
+        lattice, features = QF.Lattice.of(self.features.W), self.features
+        if lattice is None:
+            return None
+        square = Formula(_square, features.W, features.b, self.factor * features.a)
+        return QF.LatticeSeries.of(lattice, square)
 
     @torch.no_grad()
     def sample(
@@ -206,7 +205,29 @@ class BornDensity(Density):
         return f"rank={self.rank}"
 
 
-class DefensiveDensity(Density):
+def _square(z: Array, W: Array, b: Array, L: Array) -> Array:
+    """‖Lφ‖² of shape (n,), in the precision of W; the amplitudes of the features are in L."""
+    if z.dtype != W.dtype:
+        z = z.to(W.dtype)
+    return QF.born_rule(QF.fourier_waves(z, W, b), L)
+
+
+def _log_born(
+    z: Array,
+    square: Formula,
+    series: QF.LatticeSeries | None,
+    log_measure: Formula,
+    log_normalizer: Array,
+) -> Array:
+    """Log m‖Lφ‖²/∫; the series is a quicker way to the same square, without gradients."""
+    q = square(z) if series is None or has_gradient(z) else series(z, square)
+    log_p = namespace_of(z).log(q, out=reusable(q))
+    log_p -= log_normalizer
+    log_p += log_measure(z)
+    return log_p
+
+
+class DefensiveDensity(FormulaDensity):
     r"""Mixture with a broad Gaussian: :math:`(1 - \varepsilon) p(x) + \varepsilon\, n(x)`.
 
     A box ends and a trigonometric polynomial has zeros, but no point that a user may score is
@@ -231,16 +252,23 @@ class DefensiveDensity(Density):
         self.register_buffer("mean", mean)
         self.register_buffer("cholesky", torch.linalg.cholesky(covariance))
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (n,), finite for every finite x of shape (n, d)."""
-        log_background = QF.log_gaussian_density(x, self.mean, self.cholesky)
-        return torch.logaddexp(
-            self.density.log_prob(x) + math.log1p(-self.epsilon),
-            log_background + math.log(self.epsilon),
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """Logarithm of the sum, finite for every finite point."""
+        log_epsilon = self.mean.new_tensor(self.epsilon).log()
+        background = QF.whitening(log_epsilon, self.mean[None], self.cholesky[None])
+        return Formula(
+            _log_defensive,
+            formula_of(self.density, dtype, lattice=lattice),
+            math.log1p(-self.epsilon),
+            Formula(QF.log_mixture_density, *background),
         )
 
 
-class StandardizedDensity(Density):
+def _log_defensive(z: Array, log_p: Formula, log_rest: float, log_background: Formula) -> Array:
+    return namespace_of(z).logaddexp(log_p(z) + log_rest, log_background(z))
+
+
+class StandardizedDensity(FormulaDensity):
     """Density of x when z = (x − location) / scale has the given density.
 
     Parameters
@@ -259,11 +287,70 @@ class StandardizedDensity(Density):
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
 
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (n,) at x of shape (n, d), Jacobian included."""
-        far = torch.finfo(x.dtype).max ** 0.25  # all beyond is as impossible; cos ∞ is NaN
-        z = ((x - self.location) / self.scale).clamp(-far, far)
-        return self.density.log_prob(z) - self.scale.log().sum()
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """Log-density of z, Jacobian included."""
+        return Formula(
+            _log_standardized,
+            formula_of(self.density, dtype, lattice=lattice),
+            self.location,
+            self.scale,
+            self.scale.log().sum(),
+            torch.finfo(dtype or self.scale.dtype).max ** 0.25,
+        )
+
+
+def _log_standardized(
+    x: Array, log_p: Formula, location: Array, scale: Array, log_scale: Array, far: float
+) -> Array:
+    """Beyond `far` all points are as impossible; the cosine of ∞ is not a number."""
+    z = x - location
+    z /= scale
+    return log_p(clipped(z, -far, far)) - log_scale
+
+
+class MappedDensity(FormulaDensity):
+    r"""Density of x when the columns z = g(x) have the given density.
+
+    .. math:: \log p(x) = \log p_z(g(x)) + \sum_t \log g_t'(x_t)
+
+    It is zero where a column has an impossible value. Every column has its own map, so that the
+    calculus of z is one of x (:class:`~qaffde.nn.calculus.mapped.MappedMixture`).
+
+    Parameters
+    ----------
+    density : Density
+        Of z.
+    maps : ColumnMaps
+        g.
+
+    Examples
+    --------
+    >>> from qaffde.nn import ColumnMap, ColumnMaps, GaussianMeasure
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> features = FourierFeatures(0 * one[:, None], 0 * one, one)
+    >>> normal = GaussianMeasure(one, 0 * one[:, None], one[:, None, None])
+    >>> born = BornDensity(features, one[:, None], normal)
+    >>> knots, ends = torch.tensor([1.0, 2.0]).double(), torch.tensor([0.0, torch.inf]).double()
+    >>> positive = ColumnMap(knots, knots - 1, torch.ones(2).double(), ends=ends)
+    >>> density = MappedDensity(born, ColumnMaps([positive]))
+    >>> density.log_prob(torch.tensor([[1.0], [-1.0]]).double()).exp().detach()
+    tensor([0.3989, 0.0000], dtype=torch.float64)
+    """
+
+    def __init__(self, density: Density, maps: ColumnMaps) -> None:
+        super().__init__()
+        self.density = density
+        self.maps = maps
+
+    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+        """The inner formula at the mapped columns, Jacobian included."""
+        inner = formula_of(self.density, dtype, lattice=lattice)
+        return Formula(_log_mapped, inner, self.maps.table())
+
+
+def _log_mapped(x: Array, log_p: Formula, maps: MapTable) -> Array:
+    z, log_slope = maps(x)
+    return log_p(z) + log_slope
 
 
 def find_born(density: nn.Module) -> BornDensity:
@@ -276,22 +363,32 @@ def find_born(density: nn.Module) -> BornDensity:
     return inner
 
 
-def expand(density: Density) -> BornMixture:
+def expand(density: Density) -> BornMixture | MappedMixture:
     """Write a density as a sum of terms, once for as long as it stays as it is.
 
     Parameters
     ----------
     density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
+
+    Returns
+    -------
+    BornMixture, or MappedMixture behind maps of columns
     """
-    if isinstance(density, BornMixture):
+    if isinstance(density, BornMixture | MappedMixture):
         return density
     return density.derived("expansion", lambda: expansion(density))
 
 
 @singledispatch
-def expansion(density: Density) -> BornMixture:
+def expansion(density: Density) -> BornMixture | MappedMixture:
     """Sum of terms of a density, computed anew; each class of densities registers its own."""
     raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
+
+
+def _sum_of_terms(density: Density) -> BornMixture:
+    found = expand(density)
+    assert isinstance(found, BornMixture)
+    return found
 
 
 @expansion.register
@@ -304,7 +401,7 @@ def _(density: BornDensity) -> BornMixture:
 
 @expansion.register
 def _(density: DefensiveDensity) -> BornMixture:
-    inner = expand(density.density)
+    inner = _sum_of_terms(density.density)
     log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
     shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
     terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
@@ -315,6 +412,11 @@ def _(density: DefensiveDensity) -> BornMixture:
 
 @expansion.register
 def _(density: StandardizedDensity) -> BornMixture:
-    inner = expand(density.density)
+    inner = _sum_of_terms(density.density)
     location, scale = density.location.double(), density.scale.double()
     return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
+
+
+@expansion.register
+def _(density: MappedDensity) -> MappedMixture:
+    return MappedMixture(_sum_of_terms(density.density), deepcopy(density.maps).double())

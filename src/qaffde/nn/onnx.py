@@ -5,9 +5,8 @@ of torch as nodes of an ONNX graph.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from qaffde.extras import import_extra
 from qaffde.files.format import FileError
-from qaffde.nn import BornMixture, Density, PolynomialShear, TransformedDensity
-from qaffde.nn.scoring import LogDensity, is_scored
+from qaffde.nn import BornMixture, Density, MappedMixture
+from qaffde.nn.base import formula_of
 
 INPUT, OUTPUT = "X", "log_density"
 OPSET = 18
@@ -38,29 +38,28 @@ def recorded(density: Density, n_columns: int) -> bytes:
 
 def log_density_of(density: Density) -> Callable[[Any], Any]:
     """The log-density as a function whose operations do not depend on the values of rows."""
-    if isinstance(density, TransformedDensity) and isinstance(density.encoder, PolynomialShear):
-        inner, shear = log_density_of(density.density), density.encoder
-        return lambda x: inner(shear(x))
     if isinstance(density, BornMixture):
         terms, log_mass = density.terms, density.log_mass
         return lambda x: reduce(torch.logaddexp, [t.log_density(x) for t in terms]) - log_mass
-    if is_scored(density):
-        return LogDensity.of(density, lattice=False)
+    if isinstance(density, MappedMixture):
+        inner, maps = log_density_of(density.density), density.maps.table()
+
+        def mapped(x: Any) -> Any:
+            z, log_slope = maps(x)
+            return inner(z) + log_slope
+
+        return mapped
+    formula = formula_of(density, None, lattice=False)
+    if formula.is_closed:
+        return formula
     raise FileError(
-        f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders, but "
-        "for the shear, and baselines have none); keep the model with save"
+        f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders and "
+        "baselines have none); keep the model with save"
     )
 
 
-def import_onnx() -> ModuleType:
-    """The package onnx, or an error that says how to install it."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise ImportError(
-            "the export needs onnx, which is not installed; run: pip install 'qaffde[onnx]'"
-        ) from error
-    return onnx
+END = 2**62
+"""End of a slice that goes on to the last column."""
 
 
 class Graph:
@@ -75,11 +74,11 @@ class Graph:
     """
 
     def __init__(self, n_columns: int) -> None:
-        self.onnx = import_onnx()
+        self.onnx = import_extra("onnx", "onnx", "the export needs")
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         shape = torch.empty(N_ROWS, n_columns, dtype=torch.float64, device="meta")
-        self.input = Recorded(self, INPUT, shape)
+        self.input = Recorded.of(self, INPUT, shape)
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> str:
         """Name of what an operation of ONNX makes of values and constants."""
@@ -103,7 +102,7 @@ class Graph:
     def content(self, output: "Recorded") -> bytes:
         """The model as the bytes of a file, checked; the output is of shape (n,)."""
         helper, double = self.onnx.helper, self.onnx.TensorProto.DOUBLE
-        self.nodes.append(helper.make_node("Identity", [output.name], [OUTPUT]))
+        self.nodes.append(helper.make_node("Identity", [output.label], [OUTPUT]))
         n_columns = self.input.shape[1]
         graph = helper.make_graph(
             self.nodes,
@@ -123,45 +122,19 @@ class Graph:
         return content
 
 
-def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, *args: function(self, *args)
+class Recorded(Tensor):
+    """A tensor without numbers whose operations become nodes of a graph."""
 
+    graph: Graph
+    label: str
+    """Name of the value in the graph."""
 
-class Recorded:
-    """A value of a graph that functions of torch take for a tensor.
-
-    Parameters
-    ----------
-    graph : Graph
-    name : str
-    meta : Tensor
-        Without numbers: of its shape and type.
-    """
-
-    def __init__(self, graph: Graph, name: str, meta: Tensor) -> None:
-        self.graph, self.name, self.meta = graph, name, meta
-
-    @property
-    def shape(self) -> torch.Size:
-        """Shape, with many rows."""
-        return self.meta.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type of its numbers."""
-        return self.meta.dtype
-
-    def __len__(self) -> int:
-        return len(self.meta)
-
-    def __getattr__(self, name: str) -> Any:
-        """Methods are functions of torch; those in place change the name of the value."""
-        if name.startswith("_") or not hasattr(torch, name.removesuffix("_")):
-            raise AttributeError(f"no recorded operation {name}")
-        function = getattr(torch, name.removesuffix("_"))
-        if name.endswith("_"):
-            return partial(function, self, out=self)
-        return partial(function, self)
+    @classmethod
+    def of(cls, graph: Graph, label: str, meta: Tensor) -> "Recorded":
+        """Value of a graph with the shape and type of a tensor."""
+        value = meta.as_subclass(cls)
+        value.graph, value.label = graph, label
+        return value
 
     @classmethod
     def __torch_function__(
@@ -169,49 +142,24 @@ class Recorded:
         function: Callable[..., Any],
         types: Sequence[type],
         args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Add the node of a function, and let torch find the shape of its result."""
-        options = dict(kwargs or {})
-        out = options.pop("out", None)
-        graph = next(v for v in _flat(args) if isinstance(v, Recorded)).graph
-        meta = function(*_mapped(args, _meta), **options)
-        name = NODES[function.__name__](graph, meta, *_mapped(args, _name), **options)
+        options, name = dict(kwargs or {}), function.__name__
+        if name == "__get__":
+            name = function.__self__.__name__  # type: ignore[attr-defined]  # of an attribute
+        in_place = name.endswith("_") and not name.endswith("__")
+        out = options.pop("out", args[0] if in_place else None)
+        with torch._C.DisableTorchFunctionSubclass():
+            meta = function(*_mapped(args, _meta), **options)
+        if not isinstance(meta, Tensor):
+            return meta  # a shape, a type or a length
+        graph = next(value for value in _flat(args) if isinstance(value, Recorded)).graph
+        label = NODES[name.strip("_")](graph, meta, *_mapped(args, _label), **options)
         if out is None:
-            return cls(graph, name, meta)
-        out.name, out.meta = name, meta
+            return cls.of(graph, label, meta)
+        out.label = label
         return out
-
-    __add__ = __radd__ = _method(torch.add)
-    __sub__ = _method(torch.sub)
-    __mul__ = __rmul__ = _method(torch.mul)
-    __truediv__ = _method(torch.div)
-    __matmul__ = _method(torch.matmul)
-    __pow__ = _method(torch.pow)
-    __ge__ = _method(torch.ge)
-    __le__ = _method(torch.le)
-    __and__ = _method(torch.bitwise_and)
-    T = property(_method(torch.t))
-
-    def reshape(self, *shape: int) -> Any:
-        """The same numbers in another shape of rows."""
-        return _method(torch.reshape)(self, shape)
-
-    def __getitem__(self, index: Any) -> "Recorded":
-        """One column, some columns, or a new axis after the first."""
-        g, last = self.graph, index[-1]
-        meta = self.meta[tuple(_meta(part) for part in index)]
-        if last is None:
-            name = g("Unsqueeze", self.name, g.whole([len(index) - 1]))
-        elif isinstance(last, slice):
-            name = g("Slice", self.name, *(g.whole([v]) for v in (last.start or 0, last.stop, -1)))
-        else:
-            name = g("Gather", self.name, g.whole(last), axis=-1)
-        return Recorded(g, name, meta)
-
-    def unbind(self, dim: int) -> list["Recorded"]:
-        """The columns."""
-        return [self[..., k] for k in range(self.shape[dim])]
 
 
 def _flat(args: Any) -> Any:
@@ -221,19 +169,17 @@ def _flat(args: Any) -> Any:
 
 def _mapped(args: Any, change: Callable[[Any], Any]) -> list[Any]:
     return [
-        _mapped(value, change) if isinstance(value, list | tuple) else change(value)
+        type(value)(_mapped(value, change)) if isinstance(value, list | tuple) else change(value)
         for value in args
     ]
 
 
 def _meta(value: Any) -> Any:
-    if isinstance(value, Recorded):
-        return value.meta
     return value.to("meta") if isinstance(value, Tensor) else value
 
 
-def _name(value: Any) -> Any:
-    return value.name if isinstance(value, Recorded) else value
+def _label(value: Any) -> Any:
+    return value.label if isinstance(value, Recorded) else value
 
 
 Node = Callable[..., str]
@@ -241,7 +187,19 @@ Node = Callable[..., str]
 
 
 def _same(operation: str) -> Node:
-    """The operation of ONNX with the same arguments."""
+    """The operation of ONNX with the same arguments; constants are of the type of the result."""
+
+    def node(g: Graph, meta: Tensor, *args: Any) -> str:
+        if meta.dtype.is_floating_point:
+            return g(operation, *args)
+        kind = bool if meta.dtype == torch.bool else np.int64
+        return g(operation, *(v if isinstance(v, str) else g.constant(v, kind) for v in args))
+
+    return node
+
+
+def _compared(operation: str) -> Node:
+    """The comparison of ONNX with the same arguments."""
     return lambda g, meta, *args: g(operation, *args)
 
 
@@ -249,9 +207,13 @@ def _scaled(operation: str) -> Node:
     """A sum or difference, its second argument times alpha."""
 
     def node(g: Graph, meta: Tensor, x: Any, y: Any, alpha: float = 1) -> str:
-        return g(operation, x, y if alpha == 1 else g("Mul", y, alpha))
+        return _same(operation)(g, meta, x, y if alpha == 1 else g("Mul", y, alpha))
 
     return node
+
+
+def _swapped(operation: str) -> Node:
+    return lambda g, meta, x, y: g(operation, y, x)
 
 
 def _reduced(operation: str) -> Node:
@@ -263,7 +225,9 @@ def _all(g: Graph, meta: Tensor, x: str, dim: int) -> str:
     return g("Greater", g("ReduceMin", numbers, g.whole([dim]), keepdims=0), 0.5)
 
 
-def _clip(g: Graph, meta: Tensor, x: str, min: float = -math.inf, max: float = math.inf) -> str:
+def _clip(g: Graph, meta: Tensor, x: str, min: Any = -math.inf, max: Any = math.inf) -> str:
+    if isinstance(min, Tensor):
+        return g("Min", g("Max", x, min), max)
     return g("Clip", x, min, max)
 
 
@@ -277,12 +241,40 @@ def _logaddexp(g: Graph, meta: Tensor, x: Any, y: Any) -> str:
     return g("Add", g("Log", total), most)
 
 
-def _reshape(g: Graph, meta: Tensor, x: str, shape: Sequence[int]) -> str:
+def _reshape(g: Graph, meta: Tensor, x: str, *shape: int) -> str:
     return g("Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape]))
 
 
-def _stack(g: Graph, meta: Tensor, parts: Sequence[str], dim: int) -> str:
-    return g("Concat", *(g("Unsqueeze", part, g.whole([dim])) for part in parts), axis=dim)
+def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
+    """One column, some columns, a new axis after the first, or rows of a constant."""
+    if isinstance(x, Tensor):
+        return g("Gather", x, index)
+    last = index[-1]
+    if last is None:
+        return g("Unsqueeze", x, g.whole([len(index) - 1]))
+    if isinstance(last, slice):
+        ends = last.start or 0, END if last.stop is None else last.stop
+        return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
+    return g("Gather", x, g.whole(last), axis=-1)
+
+
+def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool) -> str:
+    """Number of edges (d, K) up to values (d, n)."""
+    reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([2])), edges[:, None])
+    whole = g.onnx.TensorProto.INT64
+    return g("ReduceSum", g("Cast", reached, to=whole), g.whole([2]), keepdims=0)
+
+
+def _nan_to_num(g: Graph, meta: Tensor, x: str, nan: float, posinf: float, neginf: float) -> str:
+    """With infinite values left as they are."""
+    assert (posinf, neginf) == (math.inf, -math.inf)
+    return g("Where", g("IsNaN", x), nan, x)
+
+
+def _where(g: Graph, meta: Tensor, condition: Any, x: Any, y: Any) -> str:
+    if not isinstance(condition, str):
+        condition = g.constant(condition, bool)
+    return g("Where", condition, x, y)
 
 
 def _solve(g: Graph, meta: Tensor, A: Tensor, b: str, *, upper: bool) -> str:
@@ -290,12 +282,23 @@ def _solve(g: Graph, meta: Tensor, A: Tensor, b: str, *, upper: bool) -> str:
 
 
 NODES: dict[str, Node] = {
-    **{name: _same(name.capitalize()) for name in ("mul", "div", "pow", "cos", "sin", "exp")},
-    **{name: _same(name.capitalize()) for name in ("log", "abs", "where")},
+    **{name: _same(name.capitalize()) for name in ("mul", "div", "cos", "sin", "exp")},
+    **{name: _same(name.capitalize()) for name in ("log", "abs", "and", "or")},
     "matmul": _same("MatMul"),
-    "ge": _same("GreaterOrEqual"),
-    "le": _same("LessOrEqual"),
-    "bitwise_and": _same("And"),
+    "ge": _compared("GreaterOrEqual"),
+    "le": _compared("LessOrEqual"),
+    "gt": _compared("Greater"),
+    "lt": _compared("Less"),
+    "where": _where,
+    "minimum": _same("Min"),
+    "maximum": _same("Max"),
+    "rsub": _swapped("Sub"),
+    "rmul": _same("Mul"),
+    "radd": _same("Add"),
+    "contiguous": lambda g, meta, x: x,
+    "searchsorted": _searchsorted,
+    "nan_to_num": _nan_to_num,
+    "getitem": _getitem,
     "square": lambda g, meta, x: g("Mul", x, x),
     "add": _scaled("Add"),
     "sub": _scaled("Sub"),
@@ -307,8 +310,7 @@ NODES: dict[str, Node] = {
     "addmm": _addmm,
     "logaddexp": _logaddexp,
     "reshape": _reshape,
-    "stack": _stack,
-    "t": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
+    "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
     "linalg_solve_triangular": _solve,
     "linalg_vecdot": lambda g, meta, x, y: g(
         "ReduceSum", g("Mul", x, y), g.whole([-1]), keepdims=0

@@ -9,9 +9,9 @@ import torch
 
 from qaffde.metrics import excess_nll, mean_absolute_error, spearman
 from qaffde.nn import BornDensity, StandardizedDensity, find_born
-from qaffde.plot.evaluate import Array, log_density, names_of, numbers_of, shown_rows
-from qaffde.plot.panels import Panel, Wishes
-from qaffde.plot.style import COLORS, DENSITY, SECOND, caption, quiet
+from qaffde.plot.panels import Array, Panel, Wishes, log_density, numbers_of, shown_rows
+from qaffde.plot.style import COLORS, DENSITY, SECOND, caption
+from qaffde.streams.names import column_names
 
 TRUTH_ROWS = 2000
 WEIGHT = "weight of the feature, of the largest"
@@ -27,6 +27,22 @@ class TruthPanel(Panel):
     estimate: Array
     size = (4.4, 4.2)
 
+    @classmethod
+    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> "TruthPanel":
+        """True and estimated density at rows, or at draws from the truth."""
+        truth = wishes.truth
+        if truth is None:
+            raise ValueError(
+                "pass truth: a target of qaffde.targets, or a function of log-densities"
+            )
+        score = getattr(truth, "log_prob", truth)
+        if rows is None:
+            if not hasattr(truth, "sample"):
+                raise ValueError("pass X, the rows to compare at, or a truth that draws samples")
+            rows = np.asarray(truth.sample(TRUTH_ROWS, random_state=wishes.random_state))
+        rows = shown_rows(rows, wishes.random_state)
+        return cls(np.asarray(score(rows), dtype=np.float64), log_density(model, rows))
+
     def draw(self, ax: Any) -> None:
         """Draw a dot for each row, and the diagonal where both agree."""
         true, own = np.exp(self.truth), np.exp(self.estimate)
@@ -35,7 +51,6 @@ class TruthPanel(Panel):
         ax.scatter(true, own, s=5, lw=0, color=DENSITY, alpha=0.45)
         ax.set(xlim=(0, most), ylim=(0, most), xlabel="true density", ylabel="estimated density")
         ax.set_aspect("equal")
-        quiet(ax)
         figures = (
             f"Spearman {spearman(self.truth, self.estimate):.4f}, "
             f"MAE {mean_absolute_error(self.truth, self.estimate):.4g}, "
@@ -44,31 +59,25 @@ class TruthPanel(Panel):
         caption(ax, figures)
 
 
-def truth_panel(model: Any, rows: Array | None, wishes: Wishes) -> TruthPanel:
-    """True and estimated density at rows, or at draws from the truth."""
-    truth = wishes.truth
-    if truth is None:
-        raise ValueError("pass truth: a target of qaffde.targets, or a function of log-densities")
-    score = getattr(truth, "log_prob", truth)
-    if rows is None:
-        if not hasattr(truth, "sample"):
-            raise ValueError("pass X, the rows to compare at, or a truth that draws samples")
-        rows = np.asarray(truth.sample(TRUTH_ROWS, random_state=wishes.random_state))
-    rows = shown_rows(rows, wishes.random_state)
-    return TruthPanel(np.asarray(score(rows), dtype=np.float64), log_density(model, rows))
-
-
 @dataclass(frozen=True)
 class TrainingPanel(Panel):
-    """Losses as training went on.
+    """Losses as training went on."""
 
-    Parameters
-    ----------
-    histories : sequence of qaffde.training.History
-        One after the other.
-    """
+    histories: Sequence[Any]  # qaffde.training.History, one after the other
 
-    histories: Sequence[Any]
+    @classmethod
+    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> "TrainingPanel":
+        """Losses of a model that was trained."""
+        histories = getattr(model, "history_", None)
+        if histories is None:
+            raise ValueError(
+                f"{type(model).__name__} was fitted without training steps; fit a QAFFDESGD or "
+                "a flow"
+            )
+        found = [h for h in np.atleast_1d(np.asarray(histories, dtype=object)) if h.steps]
+        if not found:
+            raise ValueError("the training came to no evaluation; give it more steps")
+        return cls(found)
 
     @property
     def size(self) -> tuple[float, float]:  # type: ignore[override]
@@ -99,24 +108,10 @@ def _draw_history(ax: Any, history: Any) -> None:
             ax.plot(history.steps, values, color=color, lw=2, marker="o", ms=3, label=name)
     ax.set_xlabel("step")
     ax.grid(axis="y", color="0.92")
-    quiet(ax)
     ax.legend(frameon=False)
     stopped = f", stopped by {history.stopped_by}" if history.stopped_by else ""
     seconds = f" in {history.seconds[-1]:.1f} s" if history.seconds else ""
     caption(ax, f"{history.steps[-1]:,} steps{seconds}{stopped}".replace("_", " "))
-
-
-def training_panel(model: Any, rows: Array | None, wishes: Wishes) -> TrainingPanel:
-    """Losses of a model that was trained."""
-    histories = getattr(model, "history_", None)
-    if histories is None:
-        raise ValueError(
-            f"{type(model).__name__} was fitted without training steps; fit a QAFFDESGD or a flow"
-        )
-    found = [h for h in np.atleast_1d(np.asarray(histories, dtype=object)) if h.steps]
-    if not found:
-        raise ValueError("the training came to no evaluation; give it more steps")
-    return TrainingPanel(found)
 
 
 @dataclass(frozen=True)
@@ -124,6 +119,12 @@ class SpectrumPanel(Panel):
     """Eigenvalues of the density matrix, falling, of sum one."""
 
     values: Array
+
+    @classmethod
+    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> "SpectrumPanel":
+        """Spectrum of a fit's density matrix."""
+        values = _born(model).spectrum().numpy()
+        return cls(values[values > SHOWN_VALUES])
 
     def draw(self, ax: Any) -> None:
         """Draw them on a logarithmic scale, with the effective rank."""
@@ -135,7 +136,6 @@ class SpectrumPanel(Panel):
         ax.set(yscale="log", xlabel="eigenvalue", ylabel="weight of the state")
         ax.set_xlim(0.5, len(values) + 0.5)
         ax.grid(axis="y", color="0.92")
-        quiet(ax)
         caption(
             ax,
             f"rank {len(values)}, effective rank {effective:.1f} (shaded), "
@@ -143,29 +143,29 @@ class SpectrumPanel(Panel):
         )
 
 
-def spectrum_panel(model: Any, rows: Array | None, wishes: Wishes) -> SpectrumPanel:
-    """Spectrum of a fit's density matrix."""
-    values = _born(model).spectrum().numpy()
-    return SpectrumPanel(values[values > SHOWN_VALUES])
-
-
 @dataclass(frozen=True)
 class FrequenciesPanel(Panel):
-    """Frequencies of the features, and how much the density makes of each.
+    """Frequencies of the features, and how much the density makes of each."""
 
-    Parameters
-    ----------
-    W : ndarray of shape (D, d)
-        Radians in a unit of each column; d is one or two.
-    weight : ndarray of shape (D,)
-        Squared norms of the columns of L, where the density is m‖Lφ‖².
-    names : sequence of str
-    """
-
-    W: Array
-    weight: Array
+    W: Array  # (D, d), radians in a unit of each column; d is one or two
+    weight: Array  # (D,), squared norms of the columns of L, where the density is m‖Lφ‖²
     names: Sequence[str]
     size = (5.2, 4.3)
+
+    @classmethod
+    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> "FrequenciesPanel":
+        """Frequencies of one or two columns."""
+        born = _born(model)
+        columns = numbers_of(model, wishes.columns)
+        if wishes.columns is None:
+            columns = columns[:2]
+        if len(columns) > 2:
+            raise ValueError(f"frequencies are shown of one or two columns, got {len(columns)}")
+        scale = _scale(model.density_)
+        with torch.no_grad():
+            W = (born.features.W / scale)[:, columns].numpy()
+            weight = born.factor.square().sum(0).numpy()
+        return cls(W, weight, [column_names(model)[j] for j in columns])
 
     def draw(self, ax: Any) -> None:
         """Draw frequencies and their mirror images as dots, those of one column as lines."""
@@ -176,7 +176,6 @@ class FrequenciesPanel(Panel):
             ax.plot(np.abs(W[:, 0]), weight, "o", color=DENSITY, ms=2.5)
             ax.set(xlabel=f"frequency, radians in a unit of {self.names[0]}")
             ax.set(ylabel=WEIGHT, ylim=(0, 1.05), xlim=(0, None))
-            quiet(ax)
             return
         both, colors = np.concatenate([-W, W]), np.tile(weight, 2)
         dots = ax.scatter(*both.T, c=colors, cmap=COLORS, vmin=0, vmax=1, s=14, lw=0)
@@ -184,25 +183,8 @@ class FrequenciesPanel(Panel):
         ax.axvline(0, color="0.85", lw=0.8, zorder=0)
         ax.set(xlabel=f"radians in a unit of {self.names[0]}")
         ax.set(ylabel=f"radians in a unit of {self.names[1]}")
-        quiet(ax)
         ax.figure.colorbar(dots, ax=ax, label=WEIGHT, pad=0.02)
         caption(ax, f"{len(W)} features: frequencies and their mirror images")
-
-
-def frequencies_panel(model: Any, rows: Array | None, wishes: Wishes) -> FrequenciesPanel:
-    """Frequencies of one or two columns."""
-    born = _born(model)
-    columns = numbers_of(model, wishes.columns)
-    if wishes.columns is None:
-        columns = columns[:2]
-    if len(columns) > 2:
-        raise ValueError(f"frequencies are shown of one or two columns, got {len(columns)}")
-    scale = _scale(model.density_)
-    with torch.no_grad():
-        W = (born.features.W / scale)[:, columns].numpy()
-        weight = born.factor.square().sum(0).numpy()
-    names = names_of(model)
-    return FrequenciesPanel(W, weight, [names[j] for j in columns])
 
 
 def _born(model: Any) -> BornDensity:

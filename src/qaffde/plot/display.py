@@ -1,36 +1,35 @@
 """DensityDisplay: pictures of a fitted density, in the manner of scikit-learn's displays."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from qaffde.estimators.columns import Column
 from qaffde.parameters import check_choice
-from qaffde.plot.curves import curve_panel, slices_panel
-from qaffde.plot.diagnostics import (
-    frequencies_panel,
-    spectrum_panel,
-    training_panel,
-    truth_panel,
+from qaffde.plot.densities import (
+    ContourPanel,
+    CurvePanel,
+    PairsPanel,
+    SlicesPanel,
+    SurfacePanel,
 )
-from qaffde.plot.evaluate import Array, numbers_of, rows_of
-from qaffde.plot.panels import Panel, Wishes
-from qaffde.plot.planes import contour_panel, pairs_panel, surface_panel
+from qaffde.plot.diagnostics import FrequenciesPanel, SpectrumPanel, TrainingPanel, TruthPanel
+from qaffde.plot.panels import Panel, Wishes, numbers_of, rows_of
 from qaffde.plot.style import STYLE, import_pyplot
 
-KINDS: dict[str, Callable[[Any, Array | None, Wishes], Panel]] = {
-    "curve": curve_panel,
-    "contours": contour_panel,
-    "surface": surface_panel,
-    "pairs": pairs_panel,
-    "slices": slices_panel,
-    "truth": truth_panel,
-    "training": training_panel,
-    "spectrum": spectrum_panel,
-    "frequencies": frequencies_panel,
+KINDS: dict[str, Any] = {
+    "curve": CurvePanel,
+    "contours": ContourPanel,
+    "surface": SurfacePanel,
+    "pairs": PairsPanel,
+    "slices": SlicesPanel,
+    "truth": TruthPanel,
+    "training": TrainingPanel,
+    "spectrum": SpectrumPanel,
+    "frequencies": FrequenciesPanel,
 }
-"""Kinds of pictures, and what computes each."""
+"""Kinds of pictures, and the panel of each."""
 
 
 class DensityDisplay:
@@ -116,7 +115,7 @@ class DensityDisplay:
         columns = None if columns is None else numbers_of(estimator, columns)
         wishes = Wishes(columns, given, truth, masses, n_points, random_state)
         import_pyplot()  # before work is put into values that nobody can draw
-        return cls(KINDS[kind](estimator, rows, wishes)).plot(ax)
+        return cls(KINDS[kind].of(estimator, rows, wishes)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw into axes, or into a new figure.

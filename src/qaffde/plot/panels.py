@@ -1,21 +1,37 @@
-"""Panels of a picture: computed values that know how to draw themselves."""
+"""Panels: computed values that know how to draw themselves; their views, cells and levels."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qaffde.estimators.columns import Column
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.columns import Column, resolve_columns
+from qaffde.nn import BornMixture, MappedMixture, expand
+from qaffde.nn.calculus.slices import Slices, cell_edges
+from qaffde.plot.style import percent
+from qaffde.streams.names import framed, names_in
+
+Array = NDArray[np.float64]
+
+VIEW_TAIL, VIEW_MARGIN = 0.002, 0.08
+MAX_SHOWN = 2000
+"""Rows that a picture can show, and draws that say where to look."""
+SUBPOINTS = {1: 8, 2: 1}
+"""Points in a cell, along each axis, of a density without a distribution function."""
+PLANE_CELLS, PLANE_NODES = 128, (64, 128, 256)
+"""Cells along each axis at least, and nodes tried, of a plane with one."""
+HIGH, FEW, MOST = 3, 1 / 64, 0.8
+"""Spikes are that many times higher than usual, no more of the cells, and less of the mass."""
+MAX_LABELS = 3
 
 
 class Panel(ABC):
-    """Values of one picture.
-
-    Parameters
-    ----------
-    size : tuple of float
-        Width and height of a figure of its own, in inches.
-    """
+    """Values of one picture; `size` is that of a figure of its own, in inches."""
 
     size: tuple[float, float] = (5.2, 3.6)
 
@@ -30,17 +46,7 @@ class Panel(ABC):
 
 @dataclass(frozen=True)
 class Wishes:
-    """Options of a picture, whatever its kind.
-
-    Parameters
-    ----------
-    columns : iterable of int or str, optional
-    given : mapping of {int or str: float or several}, optional
-    truth : target or callable, optional
-    masses : tuple of float
-    n_points : int, optional
-    random_state : int
-    """
+    """Options of a picture, whatever its kind; see :meth:`DensityDisplay.from_estimator`."""
 
     columns: Iterable[Column] | None = None
     given: Mapping[Column, Any] | None = None
@@ -48,3 +54,152 @@ class Wishes:
     masses: tuple[float, ...] = (0.5, 0.9)
     n_points: int | None = None
     random_state: int = 0
+
+
+def numbers_of(model: Any, columns: Iterable[Column] | None) -> list[int]:
+    """Numbers of some columns of a model, all by default."""
+    if columns is None:
+        return list(range(model.n_features_in_))
+    return resolve_columns(
+        columns, model.n_features_in_, getattr(model, "feature_names_in_", None)
+    )
+
+
+def marginal_of(model: Any, columns: Sequence[int]) -> Any:
+    """Density of some columns: the model itself where these are all, else its exact marginal."""
+    if list(columns) == list(range(model.n_features_in_)):
+        return model
+    if not hasattr(model, "marginal"):
+        raise ValueError(
+            f"{type(model).__name__} has no exact marginals; fit a QAFFDE, or draw all its columns"
+        )
+    return model.marginal(columns)
+
+
+def rows_of(X: Any, model: Any) -> Array | None:
+    """Data as an array of the model's columns, in its order."""
+    if X is None:
+        return None
+    names = names_in(model)
+    if names is not None and hasattr(X, "columns"):
+        X = X[names]
+    rows = np.asarray(X, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"X has shape {rows.shape}, but the density has {model.n_features_in_} columns"
+        )
+    finite: Array = rows[np.isfinite(rows).all(1)]
+    if not len(finite):
+        raise ValueError("X has no finite row")
+    return finite
+
+
+def shown_rows(rows: Array, random_state: int) -> Array:
+    """Not more rows than a picture can show."""
+    if len(rows) <= MAX_SHOWN:
+        return rows
+    rng = np.random.default_rng(random_state)
+    return rows[rng.choice(len(rows), MAX_SHOWN, replace=False)]
+
+
+def log_density(model: Any, points: Array) -> Array:
+    """Log-density at points, with the names that the model knows its columns by."""
+    return np.asarray(model.score_samples(framed(points, names_in(model))))
+
+
+def find_ends(model: Any, rows: Array | None, random_state: int) -> list[tuple[float, float]]:
+    """Ends of each axis: all but the tails of the data or, without them, of draws."""
+    if rows is None:
+        if not hasattr(model, "sample"):
+            raise ValueError(
+                f"{type(model).__name__} draws no samples: pass X to say where to look"
+            )
+        rows = model.sample(MAX_SHOWN, random_state=random_state)
+    ends = np.quantile(rows, [VIEW_TAIL, 1 - VIEW_TAIL], axis=0)
+    width = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
+    low, high = ends + VIEW_MARGIN * width * np.array([[-1.0], [1.0]])
+    return list(zip(low.tolist(), high.tolist(), strict=True))
+
+
+def middles(ends: tuple[float, float], n: int) -> Array:
+    """Middles (n,) of even cells."""
+    edges = np.linspace(*ends, n + 1)
+    return np.asarray((edges[1:] + edges[:-1]) / 2)
+
+
+def cell_density(model: Any, ends: Sequence[tuple[float, float]], n: int) -> Array:
+    """Density of one or two columns, as means over n even cells along each axis.
+
+    They are integrals where the model has a distribution function, so that nothing is lost that
+    is narrower than a cell; else means over a few points of each cell.
+    """
+    cell = np.prod([(high - low) / n for low, high in ends])
+    mixture = _mixture_of(model)
+    if mixture is None:
+        return _means(model, ends, n)
+    if len(ends) == 1:
+        return _side(mixture, ends[0], n)[1:-1].numpy() / cell
+    parts = -(-PLANE_CELLS // n)
+    sides = [_side(mixture.marginal([k]), pair, n * parts) for k, pair in enumerate(ends)]
+    nothing = torch.empty(0, dtype=torch.float64)
+    fine = Slices(mixture).plane(nothing, ends, sides, PLANE_NODES).mass[1:-1, 1:-1]
+    return fine.reshape(n, parts, n, parts).sum((1, 3)).numpy() / cell
+
+
+def _mixture_of(model: Any) -> BornMixture | MappedMixture | None:
+    """The density as a sum of terms that can be integrated, if it is one."""
+    if not isinstance(model, BornEstimator):
+        return None
+    try:
+        return expand(model.density_)
+    except (TypeError, ValueError):  # of an infinite base measure
+        return None
+
+
+def _side(mixture: BornMixture | MappedMixture, ends: tuple[float, float], n: int) -> torch.Tensor:
+    """Masses (n + 2,) of even cells of one column and, first and last, beyond them."""
+    return mixture.cdf(cell_edges(*ends, n)[:, None])[0].diff()
+
+
+def _means(model: Any, ends: Sequence[tuple[float, float]], n: int) -> Array:
+    d, parts = len(ends), SUBPOINTS[len(ends)]
+    axes = [middles(pair, n * parts) for pair in ends]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, d)
+    values = np.exp(log_density(model, points)).reshape([n, parts] * d)
+    return np.asarray(values.mean(tuple(range(1, 2 * d, 2))))
+
+
+def cell_size(*axes: Array) -> float:
+    """Length or area of even cells about these middles."""
+    return float(np.prod([axis[1] - axis[0] for axis in axes]))
+
+
+def share_text(mass: float) -> str:
+    """Words for the mass that is drawn, if that is not all."""
+    return "" if abs(mass - 1) < 5e-4 else f"{percent(mass)} drawn"
+
+
+def ceiling(density: Array) -> float:
+    """Height at which a picture ends, that of its spikes apart."""
+    values = np.sort(density, axis=None)
+    *rest, usual = values[: density.size - int(density.size * FEW)]
+    few = sum(rest) > (1 - MOST) * values.sum()
+    return float(1.25 * usual if few and values[-1] > HIGH * usual else values[-1])
+
+
+def label_spikes(ax: Any, x: Array, density: Array, top: float, row: int = 0) -> None:
+    """Say how much mass the largest spikes hold that are cut off, from a row of text on."""
+    runs = np.flatnonzero(np.diff(density > top, prepend=False, append=False)).reshape(-1, 2)
+    masses = [density[slice(*run)].sum() * (x[1] - x[0]) for run in runs]
+    for k in np.argsort(masses)[::-1][:MAX_LABELS]:
+        at, row = x[slice(*runs[k])].mean(), row + 1
+        side = "right" if at > x.mean() else "left"
+        ax.annotate(
+            f"{percent(masses[k])} here",
+            (at, 1 - 0.07 * row),
+            xycoords=ax.get_xaxis_transform(),
+            xytext=({"left": 5, "right": -5}[side], 0),
+            textcoords="offset points",
+            ha=side,
+            fontsize=8,
+        )

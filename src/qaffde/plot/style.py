@@ -2,18 +2,7 @@
 
 from typing import Any
 
-__all__ = [
-    "COLORS",
-    "DATA",
-    "DENSITY",
-    "SECOND",
-    "STYLE",
-    "caption",
-    "import_pyplot",
-    "percent",
-    "quiet",
-    "ramp",
-]
+from qaffde.extras import import_extra
 
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
@@ -26,31 +15,11 @@ COLORS = "viridis"
 DENSITY = "#D55E00"
 SECOND = "#0072B2"
 DATA = "0.25"
-CAPTION = {"fontsize": 8.5, "color": "0.35"}
 
 
 def import_pyplot() -> Any:
     """The module matplotlib.pyplot, or an error that says how to install it."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "pictures need matplotlib, which is not installed; run: pip install 'qaffde[plot]'"
-        ) from error
-    return plt
-
-
-def ramp(n: int) -> Any:
-    """As many colors of the map, its lightest end left out."""
-    from matplotlib import colormaps
-
-    stops = [0.45] if n == 1 else [0.05 + 0.8 * k / (n - 1) for k in range(n)]
-    return colormaps[COLORS](stops)
-
-
-def quiet(ax: Any) -> None:
-    """Take away the ends of the axes that carry no numbers."""
-    ax.spines[["top", "right"]].set_visible(False)
+    return import_extra("matplotlib.pyplot", "plot", "pictures need")
 
 
 def percent(share: float) -> str:
@@ -66,4 +35,4 @@ def percent(share: float) -> str:
 
 def caption(ax: Any, text: str) -> None:
     """A line of small text above the axes."""
-    ax.set_title(text, loc="left", **CAPTION)
+    ax.set_title(text, loc="left", fontsize=8.5, color="0.35")

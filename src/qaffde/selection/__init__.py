@@ -4,7 +4,7 @@ from qaffde.selection.classes import ClassSpec, select_classes
 from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
-from qaffde.selection.solver import solve, sum_rows
+from qaffde.selection.solver import solve
 from qaffde.selection.summary import Moments, Source, Summary, summarize
 
 __all__ = [
@@ -19,6 +19,5 @@ __all__ = [
     "select",
     "select_classes",
     "solve",
-    "sum_rows",
     "summarize",
 ]

@@ -1,14 +1,11 @@
 """Selection for classifiers: projection, bandwidth, and how density matrices are read."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 
-import numpy as np
 import torch
-from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from qaffde import functional as QF
@@ -16,34 +13,28 @@ from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.class_density import Projection, log_defended, of_class
 from qaffde.parameters import check_bandwidth, check_choice, check_count, check_rank
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.plan import Choice, Plan, Trial, fixed
+from qaffde.selection.plan import Choice, Plan, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import Search, Split
-from qaffde.selection.selector import search_context
-from qaffde.selection.summary import Moments
+from qaffde.selection.search import Search, Split, fewer_features
+from qaffde.selection.selector import search_context, warn_if_late
+from qaffde.selection.summary import Moments, relative_bandwidth
 from qaffde.training.adaptive import fit_adaptive_features
-from qaffde.training.class_likelihood import LOSSES
-from qaffde.training.class_readings import (
-    MEASUREMENTS,
-    ROUGH,
-    WITH_RIDGE,
-    ClassReader,
-)
+from qaffde.training.class_readings import MEASUREMENTS, ROUGH, ClassReader
 from qaffde.training.closed_form import ClassSums, LabeledRows
 from qaffde.training.run import Run
 
-METHODS = ("auto", *MEASUREMENTS, "gradient")
-FEATURES = ("auto", *(kind for kind in QF.FREQUENCIES if kind != "lattice"), "adaptive")
 OFFERED = {
-    ("auto", "conditional"): ("pretty_good", "coherent", "square_root"),
-    ("auto", "generative"): ("square_root",),
-    ("gradient", "conditional"): ("coherent",),
-    ("gradient", "generative"): ("square_root",),
+    "auto": ("pretty_good", "coherent", "square_root"),
+    "generative": ("square_root",),
+    **{name: (name,) for name in MEASUREMENTS},
+    "gradient": ("coherent",),
 }
 """Measurements to compare; gradient training takes nothing but the bandwidth from them."""
+FEATURES = ("auto", *(kind for kind in QF.FREQUENCIES if kind != "lattice"), "adaptive")
 USUAL_TOLERANCE = 1e-7
 BASE = BaseSpec("gaussian")
 BLOCK = 8192
+EIGEN_TOLERANCE = 1e-12
 NEGLIGIBLE, LEAST_NOISE = 1e-10, 1e-6
 """Share of the largest variance below which an axis is empty, and of the mean variance of the
 axes that a direction without axis has at least."""
@@ -55,7 +46,7 @@ class ClassSpec:
 
     Parameters
     ----------
-    method, objective, n_features, bandwidth, rank, features, n_components
+    method, n_features, bandwidth, rank, features, n_components
         As in the estimator.
     open_ended : bool, default=False
         Whether rows are still to come; then there are as many features as in a large fit.
@@ -64,11 +55,10 @@ class ClassSpec:
     --------
     >>> ClassSpec(method="weak")
     Traceback (most recent call last):
-    ValueError: method='weak' is not known; choose one of auto, direct, square_root, ...
+    ValueError: method='weak' is not known; choose one of auto, generative, direct, ...
     """
 
     method: str = "auto"
-    objective: str = "conditional"
     n_features: int | str = "auto"
     bandwidth: object = "auto"
     rank: int | float | str = "auto"
@@ -77,18 +67,12 @@ class ClassSpec:
     open_ended: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
-        check_choice("objective", self.objective, LOSSES)
+        check_choice("method", self.method, OFFERED)
         check_count("n_features", self.n_features, auto=True, minimum=2)
         check_rank(self.rank)
         check_choice("features", self.features, FEATURES)
         if self.n_components is not None:
             check_count("n_components", self.n_components, auto=True)
-
-    @property
-    def measurements(self) -> tuple[str, ...]:
-        """Measurements to compare."""
-        return OFFERED.get((self.method, self.objective), (self.method,))
 
 
 def select_classes(
@@ -98,6 +82,7 @@ def select_classes(
     policy: SelectionPolicy | None = None,
     seed: int = 0,
     run: Run | None = None,
+    codes: Tensor | None = None,
 ) -> Plan:
     """Choose the open parameters of a specification by held-out likelihood of classes or rows.
 
@@ -111,6 +96,9 @@ def select_classes(
     seed : int, default=0
     run : Run, optional
         Clock, checkpoint and progress.
+    codes : Tensor of shape (m, k), optional
+        Of some rows, by an encoder that is yet to be trained, within (−1, 1). The plan is one of
+        codes then, and nothing is compared.
 
     Returns
     -------
@@ -119,10 +107,14 @@ def select_classes(
     """
     spec = ClassSpec() if spec is None else spec
     policy = DEFAULT_POLICY if policy is None else policy
-    projection = principal_projection(rows, spec.n_components, policy)
+    if codes is None:
+        projection = principal_projection(rows, spec.n_components, policy)
+        Z = project(projection, rows).X
+    else:
+        one = torch.ones(codes.shape[1], dtype=torch.float64)
+        projection, Z = Projection(0 * one, one), codes
     scale = projection.scale
-    Z = project(projection, rows.X)
-    h = check_bandwidth(spec.bandwidth, len(scale), ("auto",))
+    h = relative_bandwidth(check_bandwidth(spec.bandwidth, len(scale), ("auto",)), scale)
     method = ClassMethod(spec, policy, rows, len(scale), seed)
     search = Search(
         Z,
@@ -133,34 +125,43 @@ def select_classes(
         labels=rows.y,
         **search_context(run, policy, spec, (Z, rows.y, rows.weight), seed),
     )
-    choice = method.choose(search, None if h is None else h / scale)
-    measure = search.measure(BASE, choice.bandwidth, Moments.of(Z, rows.weight))
+    measure: BaseMeasure
+    if codes is None:
+        choice = method.choose(search, h)
+        warn_if_late(search)
+        measure = search.measure(BASE, choice.bandwidth, Moments.of(Z, rows.weight))
+    else:
+        spread = policy.class_code_spread
+        choice = method.usual(spread * method.unit if h is None else h)
+        measure = GaussianMeasure(one[:1], 0 * one[None], spread**2 * one.diag()[None])
+    measurement, rank, ridge = str(choice.measurement), choice.rank, choice.ridge or 0.0
+    if method.is_trained:
+        measurement = spec.method
+        rank = policy.class_gradient_rank if isinstance(spec.rank, str) else spec.rank
+        ridge = fixed(policy.class_ridge) or policy.class_gradient_ridge
+    ends = torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64)
     log_scale = float(scale.log().sum()) if method.is_generative else 0.0
-    trials = search.trials(choice, scale, log_scale)
-    return method.plan(projection, choice, measure, Z, trials)
-
-
-def plan_codes(
-    codes: Tensor, rows: LabeledRows, spec: ClassSpec, policy: SelectionPolicy | None, seed: int
-) -> Plan:
-    """Plan of gradient training behind an encoder, whose codes lie in (−1, 1); nothing is chosen.
-
-    Parameters
-    ----------
-    codes : Tensor of shape (m, k)
-        Of some rows, by the encoder as it is now.
-    rows, spec, policy, seed
-        As in :func:`select_classes`.
-    """
-    policy = DEFAULT_POLICY if policy is None else policy
-    k = codes.shape[1]
-    zero, one = torch.zeros(k, dtype=torch.float64), torch.ones(k, dtype=torch.float64)
-    method = ClassMethod(spec, policy, rows, k, seed)
-    spread = policy.class_code_spread
-    h = check_bandwidth(spec.bandwidth, k, ("auto",))
-    choice = method.usual(spread * math.sqrt(k) * one if h is None else h)
-    measure = GaussianMeasure(one[:1], zero[None], spread**2 * one.diag()[None])
-    return method.plan(Projection(zero, one), choice, measure, codes)
+    return Plan(
+        method="classifier",
+        location=projection.location,
+        scale=scale,
+        bandwidth=choice.bandwidth,
+        base=str(choice.base),
+        measure=measure,
+        features=method.draw_features(method.n_features, choice.bandwidth, Z),
+        reach=ends.expand(2, len(scale)).clone(),
+        measurement=measurement,
+        rank=rank,
+        ridge=ridge,
+        min_trace=policy.min_trace,
+        background=method.background,
+        background_spread=policy.background_spread,
+        tolerance=method.tolerance,
+        n_rows=len(rows.y),
+        trials=search.trials(choice, scale, lambda _: log_scale),
+        axes=projection.axes,
+        noise=projection.noise,
+    )
 
 
 class ClassMethod:
@@ -183,17 +184,15 @@ class ClassMethod:
         self.spec, self.policy, self.seed = spec, policy, seed
         self.n_rows, self.n_classes = len(rows.y), rows.n_classes
         # Classifiers take twice the features of a density of as many rows.
-        usual = policy.n_features(None if spec.open_ended else 2 * self.n_rows, q)
+        most = policy.many_features if q > 1 else policy.rough_features
+        usual = most if spec.open_ended else fewer_features(policy, most, 2 * self.n_rows)
         self.n_features = usual if isinstance(spec.n_features, str) else int(spec.n_features)
+        self.is_trained = spec.method == "gradient"
+        self.is_generative = spec.method == "generative"  # judged by the likelihood of rows
         self.tolerance = fixed(policy.tolerance) or USUAL_TOLERANCE
         self.background = fixed(policy.background) or policy.class_background
         self.unit = torch.full((q,), math.sqrt(q), dtype=torch.float64)
-        self.forms: dict[tuple[str, int], HeldOutForms] = {}
-
-    @property
-    def is_generative(self) -> bool:
-        """Whether candidates are judged by the likelihood of rows, not by that of classes."""
-        return self.spec.objective == "generative"
+        self.readers: dict[tuple[str, int], tuple[Tensor, Tensor, ClassReader]] = {}
 
     @property
     def search_policy(self) -> SelectionPolicy:
@@ -204,82 +203,99 @@ class ClassMethod:
             policy,
             rough_rows=max(least, policy.class_rows_per_feature * few),
             fine_rows=max(least, policy.class_rows_per_feature * self.n_features),
-            fine_folds=1,
             mixture_ridge=policy.class_measure_ridge,
         )
 
     def choose(self, search: Search, h: Tensor | None) -> Choice:
         """Measurement with few features; then smaller bandwidths with all features."""
-        policy, trained = self.policy, self.spec.method == "gradient"
-        if self.n_rows < policy.class_few_rows or (trained and h is not None):
+        policy = self.policy
+        if self.n_rows < policy.class_few_rows or (self.is_trained and h is not None):
             return self.usual(policy.class_usual_bandwidth * self.unit if h is None else h)
         widths = [h] if h is not None else [f * self.unit for f in policy.class_bandwidths]
         few = min(self.n_features, policy.class_features)
-        best = search.highest(self._offered(widths, few), search.rough)
-        if h is not None or trained or self.n_features == few:
+        best = self._highest(search, self._offered(widths, few), search.rough)
+        if h is not None or self.is_trained or self.n_features == few:
             return best
         most, least = best.bandwidth, policy.class_finest * best.bandwidth
         finer = [width for width in widths if least[0] < width[0] <= most[0]]
-        return search.highest(self._offered(finer, self.n_features, best), search.fine)
+        alike = [
+            choice
+            for choice in self._offered(finer, self.n_features)
+            if (choice.measurement, choice.rank) == (best.measurement, best.rank)
+        ]
+        return self._highest(search, alike, search.fine)
+
+    def _highest(self, search: Search, choices: list[Choice], rows: int) -> Choice:
+        """Best of the candidates that there is time for, usual bandwidths first."""
+        usual = self.policy.class_usual_bandwidth * self.unit[0]
+        choices.sort(key=lambda choice: float((choice.bandwidth[0] / usual).log().abs()))
+        for n, choice in enumerate(choices[:-1], 1):
+            search.value(choice, rows)
+            if search.is_late(rows):
+                return search.highest(choices[:n], rows)
+        return search.highest(choices, rows)
 
     def usual(self, h: Tensor) -> Choice:
         """The choice without a search: all is given, or rows are too few."""
-        measurement = self.spec.measurements[0]
-        rank, ridge = self._ranks(measurement)[:2][-1], self._ridges(measurement)[-2:][0]
+        measurement, ridges, ranks = self._readings[0]
+        ridge, rank = ridges[-2:][0], ranks[:2][-1]
         return Choice(BASE, h, ridge, False, measurement, rank, self.n_features)
 
-    def _offered(self, widths: list[Tensor], D: int, like: Choice | None = None) -> list[Choice]:
-        """All candidates, or all bandwidths and ridges that go with the reading of another."""
+    def _offered(self, widths: list[Tensor], D: int) -> list[Choice]:
         return [
             Choice(BASE, h, ridge, False, measurement, rank, D)
             for h in widths
-            for measurement in self.spec.measurements
-            for ridge in self._ridges(measurement)
-            for rank in self._ranks(measurement)
-            if like is None or (measurement, rank) == (like.measurement, like.rank)
+            for measurement, ridges, ranks in self._readings
+            for ridge in ridges
+            for rank in ranks
         ]
 
-    def _ridges(self, measurement: str) -> Sequence[float | None]:
-        given = fixed(self.policy.class_ridge)
-        if measurement not in WITH_RIDGE:
-            return (None,)
-        if given is not None and self.spec.method != "gradient":
-            return (given,)
-        ridges = self.policy.class_ridges
-        return ridges if measurement == "coherent" else ridges[-2:][:1]
-
-    def _ranks(self, measurement: str) -> Sequence[int | float]:
-        if measurement == "coherent":
-            return (1,)
-        if self.spec.method != "gradient" and not isinstance(self.spec.rank, str):
-            return (self.spec.rank,)
-        return sorted({min(rank, self.n_features) for rank in self.policy.class_ranks})
+    @cached_property
+    def _readings(self) -> list[tuple[str, tuple[float | None, ...], tuple[int | float, ...]]]:
+        """Measurements to compare, each with its ridges and ranks."""
+        policy, rank = self.policy, self.spec.rank
+        ridge = None if self.is_trained else fixed(policy.class_ridge)
+        ridges = policy.class_ridges if ridge is None else (ridge,)
+        ranks: tuple[int | float, ...] = tuple(
+            sorted({min(r, self.n_features) for r in policy.class_ranks})
+        )
+        if not self.is_trained and not isinstance(rank, str):
+            ranks = (rank,)
+        of = {"pretty_good": (ridges[-2:][:1], ranks), "coherent": (ridges, (1,))}
+        return [(name, *of.get(name, ((None,), ranks))) for name in OFFERED[self.spec.method]]
 
     @torch.no_grad()
-    def scores(self, measure: BaseMeasure, choice: Choice, splits: list[Split]) -> Tensor:
+    def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
         """Held-out log-probabilities of classes, or log-densities of rows."""
-        return torch.cat([self._score(measure, choice, split) for split in splits])
-
-    def _score(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
-        form = self._form(measure, choice, split)
-        log_ratio = log_defended(form.ratio(choice), self.background)
+        phi, log_prior, reader = self._reader(measure, choice, split)
+        factor = reader.factor(str(choice.measurement), choice.ridge or 0.0, choice.rank)
+        table = log_defended(QF.born_rule(phi, factor), self.background)
         if self.is_generative:
-            table = log_ratio + measure.log_density(split.valid)[:, None]
+            table = table + measure.log_density(split.valid)[:, None]
         else:
-            table = (log_ratio + form.log_prior).log_softmax(1)
+            table = (table + log_prior).log_softmax(1)
         return of_class(table, split.valid_labels)
 
-    def _form(self, measure: BaseMeasure, choice: Choice, split: Split) -> "HeldOutForms":
-        """Closed forms of a split, which candidates of one bandwidth share."""
+    def _reader(
+        self, measure: BaseMeasure, choice: Choice, split: Split
+    ) -> tuple[Tensor, Tensor, ClassReader]:
+        """Features of the validation rows of a split; prior and closed forms of its others.
+
+        All candidates of one bandwidth share them.
+        """
         same = f"{choice.bandwidth.tolist()} {choice.n_features}"
-        if (same, id(split)) not in self.forms:
-            self.forms = {key: form for key, form in self.forms.items() if key[0] == same}
+        if (same, id(split)) not in self.readers:
+            self.readers = {key: kept for key, kept in self.readers.items() if key[0] == same}
             features = self.draw_features(choice.n_features, choice.bandwidth)
-            ranks = [rank for name in self.spec.measurements for rank in self._ranks(name)]
-            self.forms[same, id(split)] = HeldOutForms(
-                features, measure, split, self.n_classes, self.tolerance, ranks
+            rows = LabeledRows(split.train, split.train_labels, split.train_weight, self.n_classes)
+            most = max(rank for _, _, ranks in self._readings for rank in ranks)
+            sums, G = ClassSums.of(features, rows), measure.gram(features)
+            self.readers[same, id(split)] = (
+                features(split.valid),
+                rows.log_prior.clamp(min=math.log(1e-300)),
+                ClassReader(sums, G, self.tolerance, ROUGH, most),
             )
-        return self.forms[same, id(split)]
+        return self.readers[same, id(split)]
 
     def draw_features(
         self, n: int, h: Tensor, adapted_to: Tensor | None = None
@@ -293,99 +309,10 @@ class ClassMethod:
             return features
         return fit_adaptive_features(features, adapted_to, h, generator=generator)
 
-    def plan(
-        self,
-        projection: Projection,
-        choice: Choice,
-        measure: BaseMeasure,
-        Z: Tensor,
-        trials: tuple[Trial, ...] = (),
-    ) -> Plan:
-        """The plan of a choice; `Z` are rows in its units."""
-        spec, policy = self.spec, self.policy
-        measurement, rank, ridge = choice.measurement, choice.rank, choice.ridge or 0.0
-        if spec.method == "gradient":
-            measurement = spec.method
-            rank = policy.class_gradient_rank if isinstance(spec.rank, str) else spec.rank
-            ridge = fixed(policy.class_ridge) or policy.class_gradient_ridge
-        ends = torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64)
-        return Plan(
-            method="classifier",
-            location=projection.location,
-            scale=projection.scale,
-            bandwidth=choice.bandwidth,
-            base=str(choice.base),
-            measure=measure,
-            features=self.draw_features(self.n_features, choice.bandwidth, Z),
-            reach=ends.expand(2, len(self.unit)).clone(),
-            measurement=str(measurement),
-            rank=rank,
-            ridge=ridge,
-            min_trace=policy.min_trace,
-            background=self.background,
-            background_spread=policy.background_spread,
-            tolerance=self.tolerance,
-            n_rows=self.n_rows,
-            trials=trials,
-            axes=projection.axes,
-            noise=projection.noise,
-        )
 
-
-class HeldOutForms:
-    """Closed forms of the training rows of a split, seen by its validation rows.
-
-    Sums are shared by all readings, and eigenpairs by all ranks.
-
-    Parameters
-    ----------
-    features : FourierFeatures
-    measure : BaseMeasure
-    split : Split
-    n_classes : int
-    tolerance : float
-    ranks : sequence of int or float
-        Ranks that will be asked for.
-
-    Attributes
-    ----------
-    log_prior : Tensor of shape (C,)
-        Of the training rows.
-    """
-
-    def __init__(
-        self,
-        features: FourierFeatures,
-        measure: BaseMeasure,
-        split: Split,
-        n_classes: int,
-        tolerance: float,
-        ranks: Sequence[int | float],
-    ) -> None:
-        rows = LabeledRows(split.train, split.train_labels, split.train_weight, n_classes)
-        self.log_prior = rows.log_prior.clamp(min=math.log(1e-300))
-        self.phi, self.G = features(split.valid), measure.gram(features)
-        self.reader = ClassReader(ClassSums.of(features, rows), self.G, tolerance)
-        most = max(QF.resolve_rank(rank, self.G[0], 1.0) for rank in ranks)
-        self.most = most
-        self.squares: dict[tuple[str, float], tuple[Tensor, Tensor]] = {}
-
-    def ratio(self, choice: Choice) -> Tensor:
-        """‖L_c φ‖² of mass one, of shape (n, C): densities relative to the base measure."""
-        key = str(choice.measurement), choice.ridge or 0.0
-        if key not in self.squares:
-            lam, V = self.reader.spectra(*key, self.most, ROUGH)
-            mass = (lam * ((V @ self.G) * V).sum(2)).cumsum(1)
-            amplitudes = torch.einsum("nd,crd->ncr", self.phi, V)
-            self.squares[key] = (amplitudes.square() * lam).cumsum(2), mass
-        squares, mass = self.squares[key]
-        r = min(QF.resolve_rank(choice.rank, self.G[0], 1.0), mass.shape[1])
-        return squares[:, :, r - 1] / mass[:, r - 1]
-
-
-def project(projection: Projection, X: Tensor) -> Tensor:
-    """Coordinates of many rows, of which no second copy is made."""
-    return torch.cat([projection(x.double()) for x in X.split(BLOCK)])
+def project(projection: Projection, rows: LabeledRows) -> LabeledRows:
+    """Many rows in coordinates; no second copy of them is made."""
+    return replace(rows, X=torch.cat([projection(x.double()) for x in rows.X.split(BLOCK)]))
 
 
 def principal_projection(
@@ -394,27 +321,48 @@ def principal_projection(
     """Center and scale columns, or project them on principal axes.
 
     Columns are scaled to unit variance one by one; principal components by one number, so that
-    distances stay those of the data.
+    distances stay those of the data. Moments are taken in units of about the largest value: their
+    squares neither overflow nor vanish.
     """
+    d = rows.X.shape[1]
+    plain = n_components is None or (n_components == "auto" and d <= policy.projected_columns)
+    largest = rows.X.abs().amax(0).double()
+    largest = largest if plain else largest.max().expand(d)
+    unit = torch.where(largest > 0, largest, 1.0).log2().floor().exp2()  # dividing is exact
     blocks = zip(rows.X.split(BLOCK), rows.weight.split(BLOCK), strict=True)
-    moments = reduce(add, (Moments.of(x.double(), weight) for x, weight in blocks))
+    moments = reduce(add, (Moments.of(x.double() / unit, weight) for x, weight in blocks))
     location, covariance = moments.mean, moments.covariance
-    d = len(location)
-    if n_components is None or (n_components == "auto" and d <= policy.projected_columns):
-        return Projection(location, _safe_root(covariance.diagonal(), location))
-    most = min(policy.max_components if n_components == "auto" else int(n_components), d)
-    variance, axes = _principal(covariance, most)
+    if plain:
+        scale = _safe_root(covariance.diagonal(), location) * unit
+        _check_held(scale, largest)
+        return Projection(location * unit, scale)
+    most = min(policy.max_components if isinstance(n_components, str) else n_components or d, d)
+    variance, axes = QF.leading_eigenpairs(covariance, most, EIGEN_TOLERANCE)
     if n_components == "auto":
         explained = variance.cumsum(0) / covariance.trace()
         most = min(most, int((explained < policy.explained).sum()) + 1)
     most = max(1, min(most, int((variance > NEGLIGIBLE * variance[0]).sum())))
-    variance, axes = variance[:most], axes[:, :most].contiguous()
+    variance, axes = variance[:most], axes[:most].T.contiguous()
+    axes = axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()  # one way each
     usual, noise = variance.mean(), None
     if most < d:
         least = LEAST_NOISE * usual if usual > 0 else torch.ones_like(usual)
         noise = ((covariance.trace() - variance.sum()) / (d - most)).clamp(min=least)
+        noise = noise * unit[0] * unit[0]
+        _check_held(noise[None], largest)
     scale = _safe_root(usual.expand(most), location[:1])
-    return Projection(location, scale, axes, noise)
+    return Projection(location * unit, scale * unit[:most], axes, noise)
+
+
+def _check_held(spread: Tensor, largest: Tensor) -> None:
+    """Reject columns whose spread, a deviation or a variance, is not a normal number."""
+    held = (spread >= torch.finfo(torch.float64).tiny) & spread.isfinite()
+    if not held.all():
+        size = float(largest[int(held.int().argmin())])
+        raise ValueError(
+            f"values of the size {size:.0e} have a spread that float64 cannot hold; multiply or "
+            "divide the columns first"
+        )
 
 
 def _safe_root(variance: Tensor, location: Tensor) -> Tensor:
@@ -422,18 +370,3 @@ def _safe_root(variance: Tensor, location: Tensor) -> Tensor:
     scale = variance.sqrt()
     constant = scale <= 1e-13 * location.abs().expand_as(scale)
     return torch.where(constant | ~(scale > 0), torch.ones_like(scale), scale)
-
-
-def _principal(covariance: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Leading variances, falling, and their axes as columns, each of them pointing one way."""
-    d = len(covariance)
-    if 2 * most >= d:
-        lam, V = torch.linalg.eigh(covariance)
-        lam, V = lam[-most:], V[:, -most:]
-    else:
-        found = eigsh(covariance.numpy(), most, v0=np.ones(d))
-        lam, V = (torch.tensor(part) for part in found)
-    order = lam.argsort(descending=True)
-    V = V[:, order]
-    sign = V.gather(0, V.abs().argmax(0, keepdim=True)).sign()
-    return lam[order].clamp(min=0), V * sign

@@ -9,9 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, DefensiveDensity, Density, FourierFeatures, StandardizedDensity
+from qaffde.nn import (
+    BaseMeasure,
+    ColumnMaps,
+    DefensiveDensity,
+    Density,
+    FourierFeatures,
+    MappedDensity,
+    StandardizedDensity,
+)
 from qaffde.nn.class_density import Projection
 from qaffde.parameters import (
+    ComputeConfig,
     check_choice,
     check_count,
     check_rank,
@@ -21,10 +30,12 @@ from qaffde.parameters import (
 )
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.training.closed_form import READINGS
+from qaffde.selection.summary import Part
+from qaffde.training.closed_form import READINGS, Sums
 
 METHODS = ("closed_form", "likelihood")
 BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
+TRANSFORMATIONS = ("auto", "normal")
 FEATURES = ("auto", *QF.FREQUENCIES, "adaptive")
 
 
@@ -35,7 +46,7 @@ class ModelSpec:
     Parameters
     ----------
     method : {"closed_form", "likelihood"}, default="closed_form"
-    n_features, bandwidth, rank, features, base_measure, bounds, measurement, ridge
+    n_features, bandwidth, rank, features, base_measure, bounds, transformation, measurement, ridge
         As in the estimators.
     open_ended : bool, default=False
         Whether rows are still to come. Then "auto" takes a plan that holds any later row: the
@@ -55,6 +66,7 @@ class ModelSpec:
     features: str = "auto"
     base_measure: int | str = "auto"
     bounds: Any = None
+    transformation: str | None = "auto"
     measurement: str = "square_root"
     ridge: float | str = "auto"
     open_ended: bool = False
@@ -67,17 +79,44 @@ class ModelSpec:
         check_base_measure(self.base_measure, BASE_MEASURES)
         check_choice("measurement", self.measurement, READINGS)
         check_share("ridge", self.ridge, auto=True)
-        if self.bounds is not None and self.base_measure not in ("auto", "box"):
+        if self.transformation is not None:
+            check_choice("transformation", self.transformation, TRANSFORMATIONS)
+        boxed = self.base_measure in ("auto", "box")
+        if self.bounds is not None and not boxed and self.transformation != "normal":
             raise ValueError(
-                f"bounds belong to the box, but base_measure={self.base_measure!r}; "
-                'leave bounds out or set base_measure="box"'
+                "without maps of columns bounds are the ends of a box, but "
+                f"base_measure={self.base_measure!r} and transformation={self.transformation!r}; "
+                'leave bounds out, or set base_measure="box" or transformation="normal"'
             )
 
     @property
     def is_given(self) -> bool:
         """Whether the parameters alone determine the plan, without looking at any row."""
-        numbers = holds_numbers(self.bandwidth) and holds_numbers(self.bounds)
-        return numbers and self.features != "adaptive" and self.method == "closed_form"
+        numbers = self.has_bandwidth and holds_numbers(self.bounds)
+        open_choices = self.features == "adaptive" or self.transformation == "normal"
+        boxed = self.base_measure in ("auto", "box")
+        return numbers and boxed and not open_choices and self.method == "closed_form"
+
+    @property
+    def has_bandwidth(self) -> bool:
+        """Whether the bandwidth is given in numbers."""
+        return holds_numbers(self.bandwidth)
+
+    def may_map(self, d: int, policy: SelectionPolicy) -> bool:
+        """Whether d columns may have maps; if nothing is asked, only where no box is offered."""
+        many = self.transformation == "auto" and d > policy.max_box_columns
+        return (many or self.transformation == "normal") and self.base_measure != "kernel"
+
+    def box_ends(self, d: int, policy: SelectionPolicy) -> Tensor | None:
+        """Known ends, of shape (2, d), where they are those of a box and not of maps.
+
+        They are if all are known and the box may be the base measure, or if there are no maps.
+        """
+        ends = self.ends(d)
+        if ends is None or not self.may_map(d, policy) or self.is_given:
+            return ends
+        boxed = self.base_measure == "box" and self.transformation == "auto"
+        return ends if boxed and not ends.isnan().any() else None
 
     @property
     def is_free(self) -> bool:
@@ -97,8 +136,10 @@ class ModelSpec:
     def opened(self, d: int) -> "ModelSpec":
         """The same for rows of d columns of which more are to come."""
         spec = replace(self, open_ended=True)
-        if self.bounds is not None or self.base_measure == "box":
-            return spec
+        if self.base_measure == "box" or holds_numbers(self.bounds):  # a box with these ends
+            known = self.base_measure in ("auto", "box") and holds_numbers(self.bounds)
+            is_open = self.transformation == "auto"
+            return replace(spec, transformation=None) if known and is_open else spec
         base = "mixture" if self.base_measure == "auto" else self.base_measure
         wrapped = self.features == "auto" and self.frequency_kind(d) == "lattice"
         return replace(spec, base_measure=base, features="sobol" if wrapped else self.features)
@@ -164,8 +205,10 @@ class Choice:
         Of a classifier: the share of the largest eigenvalue of ρ̄ that is added to all.
     bare : bool
         Whether the base measure is left as it is, with one constant feature.
-    measurement, rank, n_features
-        Of a classifier: how its density matrices are read, and of how many features.
+    measurement, rank
+        Of a classifier: how its density matrices are read.
+    n_features : int
+        Number of features; 0 leaves it to the method.
     """
 
     base: BaseSpec
@@ -189,7 +232,8 @@ class Choice:
             reading = f"{self.measurement}{ridge}, rank {self.rank}"
             return f"bandwidth {h}, {reading}, {self.n_features} features"
         ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
-        return f"{self.base}, bandwidth {h}{ridge}"
+        size = f", {self.n_features} features" if self.n_features else ""
+        return f"{self.base}, bandwidth {h}{ridge}{size}"
 
 
 @dataclass(frozen=True)
@@ -243,13 +287,16 @@ class Plan:
         Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
         the closed form of a classifier: that of ρ̄, the mean density matrix of the classes.
     min_trace, background, background_spread, tolerance
-        As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`.
+        As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`. There is no background
+        where all ends of a box are known: beyond them is nothing.
     n_rows : int
         Rows that it was selected on.
     trials : tuple of Trial
         Candidates that were compared.
     axes, noise : Tensors of shapes (d, q), (), optional
         Of a classifier: principal axes, and the variance in other directions.
+    maps : ColumnMaps, optional
+        Maps of the columns in front of the units; x stands for the mapped columns above.
     """
 
     method: str
@@ -271,6 +318,7 @@ class Plan:
     trials: tuple[Trial, ...] = ()
     axes: Tensor | None = None
     noise: Tensor | None = None
+    maps: ColumnMaps | None = None
 
     @property
     def n_dims(self) -> int:
@@ -288,7 +336,7 @@ class Plan:
         return Projection(self.location, self.scale, self.axes, self.noise)
 
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
-        """Rows of shape (n, d) in the units of the plan.
+        """Rows of shape (n, d), mapped and in the units of the plan.
 
         Parameters
         ----------
@@ -301,12 +349,13 @@ class Plan:
         ValueError
             If a row lies beyond the reach: the density could not show it where it is.
         """
-        centered = X - self.location
+        centered = self._mapped(X, number) - self.location
         Z = (centered if self.axes is None else centered @ self.axes) / self.scale
         outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
-            lower, upper = (self.location + self.scale * self.reach).tolist()
+            ends = self.location + self.scale * self.reach
+            lower, upper = (ends if self.maps is None else self.maps.inverse(ends)).tolist()
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
                 f"{upper}; the first is row {row if number is None else number[row]}: "
@@ -316,10 +365,29 @@ class Plan:
             )
         return Z
 
+    def _mapped(self, X: Tensor, number: Sequence[int] | None) -> Tensor:
+        """Rows behind their maps; those with impossible values are refused."""
+        if self.maps is None:
+            return X
+        Z: Tensor
+        Z, log_slope = self.maps(X)
+        impossible = (log_slope == -torch.inf).nonzero()[:, 0]
+        if len(impossible):
+            row, (lower, upper) = int(impossible[0]), self.maps.ends.tolist()
+            raise ValueError(
+                f"{len(impossible)} rows have values that the plan holds for impossible: columns "
+                f"go from {lower} to {upper}; the first is row "
+                f"{row if number is None else number[row]}: {X[row].tolist()}. Drop them, or give "
+                "bounds, or transformation=None"
+            )
+        return Z
+
     def matches(self, other: "Plan") -> bool:
         """Whether sums on both plans may be added: units, base measure and features agree."""
         return (
-            (self.base_measure, self.measurement) == (other.base_measure, other.measurement)
+            (self.maps is None) == (other.maps is None)
+            and (self.maps is None or _same_state(self.maps, other.maps))  # type: ignore[arg-type]
+            and (self.base_measure, self.measurement) == (other.base_measure, other.measurement)
             and torch.equal(self.location, other.location)
             and torch.equal(self.scale, other.scale)
             and torch.equal(self.bandwidth, other.bandwidth)
@@ -327,8 +395,28 @@ class Plan:
             and _same_state(self.features, other.features)
         )
 
-    def complete(self, born: Density, count: float) -> StandardizedDensity:
-        """Density of rows in their own units: background and units around a Born density of z.
+    def sums(self, compute: ComputeConfig, part: Part) -> Sums:
+        """Sufficient statistics of rows, their weights and numbers, for a closed form.
+
+        Those of all rows of a source are ``source.total(partial(plan.sums, compute))``.
+        """
+        rows, weight, number = part
+        return Sums.of(self.features, self.standardize(rows, number), weight, compute)
+
+    def read(self, sums: Sums) -> MappedDensity | StandardizedDensity:
+        """Density that a closed form reads from its sums."""
+        born = READINGS[self.measurement](
+            self.features,
+            sums.rho / sums.weight,
+            self.measure,
+            rank=self.rank,
+            min_trace=self.min_trace,
+            tolerance=self.tolerance,
+        )
+        return self.complete(born, sums.count)
+
+    def complete(self, born: Density, count: float) -> MappedDensity | StandardizedDensity:
+        """Density of rows: background, units and maps around a Born density of z.
 
         Parameters
         ----------
@@ -337,11 +425,14 @@ class Plan:
         count : float
             Effective number of rows, for the weight of the background.
         """
-        return in_data_units(self.defended(born, count), self.location, self.scale)
+        density = in_data_units(self.defended(born, count), self.location, self.scale)
+        if self.maps is None:
+            return density
+        return MappedDensity(density, self.maps).requires_grad_(False).eval()
 
     def defended(self, born: Density, count: float) -> Density:
-        """The density of z with its background; the paper's "kernel" form has none."""
-        if self.base_measure == "kernel":
+        """The density of z with its background, if it has one."""
+        if self.base_measure == "kernel" or self.background == 0:
             return born
         zero = torch.zeros(self.n_dims, dtype=torch.float64)
         covariance = self.background_spread**2 * torch.eye(self.n_dims, dtype=torch.float64)
@@ -360,6 +451,8 @@ class Plan:
             f"  features      {self.features.n_features}",
             f"  rank          {self.rank}",
         ]
+        if self.maps is not None:
+            lines += [f"  column {k:<6} {self.maps[k]}" for k in self.maps.mapped]
         if self.axes is not None:
             lines.append(f"  components    {len(self.scale)} of {self.n_dims} columns")
         if self.method != "likelihood":

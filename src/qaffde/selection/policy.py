@@ -1,7 +1,6 @@
 """Constants of the search for a plan, in one place."""
 
-from dataclasses import dataclass, fields
-from numbers import Real
+from dataclasses import dataclass, fields, replace
 
 from qaffde.parameters import check_count, check_positive, check_share
 
@@ -10,9 +9,12 @@ from qaffde.parameters import check_count, check_positive, check_share
 class SelectionPolicy:
     r"""Constants of the search for base measure, bandwidth, rank and ridge.
 
-    Nothing here depends on the units of the data. The values are those that the
-    searches had before they were one. The closed form's were set looking at seed 0 of the planar
-    densities; for most of the others no benchmark of each constant alone is on record.
+    Nothing here depends on the units of the data. Numbers of rows and features, steps and gains
+    were set looking at the true densities of the planar sets (seed 7, 20 000 rows) and of random
+    mixtures of three, five and ten columns (seed 7), the others earlier, at seed 0 of the planar
+    sets. `box_reach`, `box_start`, `max_steps`, `base_errors` and `averaged_work` were set on
+    draws of seed 900 (100 000 rows of the planar sets, 40 000 of random mixtures). No benchmark of
+    each constant alone is on record.
 
     Parameters
     ----------
@@ -31,15 +33,17 @@ class SelectionPolicy:
         With fewer distinct rows nothing is held out: one Gaussian and Silverman's bandwidth.
     fold_rows, n_folds : int, default=1000, 4
         With fewer distinct rows than `fold_rows`, candidates are judged by `n_folds` folds.
-    valid_share : float, default=0.2
-        Share of the rows that one hold-out split holds out, and at most a quarter of those drawn.
-    rough_rows, fine_rows, fine_folds : int, default=40_000, 60_000, 3
-        Rows that candidates are compared on, and rows and folds of the last steps of maximum
-        likelihood, which one split barely tells apart.
+    valid_share : float, default=0.3
+        Share of the rows that one hold-out split holds out.
+    rough_rows, fine_rows : int, default=10_000, 40_000
+        Rows that candidates of maximum likelihood are first compared on; rows for its last
+        candidates, for mixtures, and for closed forms, whose cost hardly depends on them.
 
-    max_features, max_column_features, max_mixture_features : int, default=1000, 256, 350
-        Largest number of features; for one column; on a mixture of more than `many_parts` parts.
-    many_parts : int, default=128
+    max_features, rough_features, many_features : int, default=500, 250, 1000
+        Largest number of features in two columns; in other numbers of columns and for candidates
+        of maximum likelihood; of classifiers, and of a closed form on a box of two columns.
+    box_reach : float, default=0.015
+        A closed form on a box is tried with more features unless it is so many nats behind.
     rows_per_feature, min_features : int, default=4, 64
         Fewer rows have fewer features: one for each four rows, but no fewer than 64.
     lattice_margin : float, default=3.0
@@ -51,51 +55,42 @@ class SelectionPolicy:
         Columns beyond which a box is not tried: it would be nearly all empty.
     room_rows : int, default=10
         A roomy box leaves as much room at an end as its outermost rows of this number take.
-    mixture_sizes, many_mode_sizes : tuple of int
-        Sizes of Gaussian mixtures to compare, and those beyond `max_box_columns` columns.
+    mixture_sizes : tuple of int
+        Sizes of Gaussian mixtures to compare.
+    far : float, default=100.0
+        Rows so many deviations away have components of their own: no mixture is one Gaussian.
     mixture_patience : int, default=2
         Sizes in a row that are worse than a smaller one before no larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
-    max_mixture_rows, max_choice_rows : int, default=100_000, 20_000
-        Rows that expectation–maximization sees, and sees while the size is chosen.
+    max_mixture_rows, max_choice_rows, mixture_iterations : int, default=100_000, 20_000, 25
+        Rows that expectation–maximization sees; rows and iterations while the size is chosen.
 
-    min_averaged_columns : int, default=3
-        From this number of columns on, maximum likelihood averages mixtures over their posterior.
-        It does not always pay: on one seed of random mixtures of ten columns (s = .2, 20 000 rows)
-        the average had −1.56 nats, the most likely mixture with 350 features −1.33.
-    averaged_rows : int, default=80
-        Least rows for each mean and variance of a component.
-    averaged_sizes : tuple of int, default=(1, 8, 64, 128)
-        Components of a draw to compare.
-    averaged_parts : int, default=4
-        Components of a draw for each column, where there are fewer columns.
+    min_averaged_columns, averaged_rows : int, default=3, 80
+        From this number of columns and of rows for each mean and variance of a component on,
+        maximum likelihood tries mixtures averaged over their posterior.
     averaged_strength : float, default=20.0
         Rows that the prior is worth, compared with none.
-    averaged_work, averaged_choice_work, max_sweeps : int, default=25_600, 10_240, 400
-        Sweeps times components of the chain, the same while choosing, and the most sweeps.
-    averaged_reach, averaged_seconds : float, default=0.02, 20.0
-        With few columns averages are tried if the most likely mixture is at most this many nats
-        behind, and if this many seconds are left.
+    averaged_work, max_sweeps : int, default=3200, 50
+        Sweeps times components of a chain, and the most sweeps.
 
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.
     closed_form_start, likelihood_start : float, default=0.5, 1.2
         First bandwidth, in standard deviations within components of the mixture.
-    max_doublings, max_steps : int, default=6, 12
+    box_start : float, default=0.5
+        First bandwidth of a closed form on a box, in that on a mixture.
+    max_steps : int, default=5
         Most steps of the bandwidth in one direction.
-    many_rows : int, default=5000
-        From so many held-out rows on, of two indistinct bandwidths the smaller is taken.
-    rough_step, fine_step : float, default=2**0.5, 2**0.3
-        Factors between neighboring bandwidths.
-    rough_gain, fine_gain : float, default=1e-3, 2e-5
-        Nats that a step must gain.
+    rough_step : float, default=2**0.5
+        Factor between neighboring bandwidths.
+    rough_gain, closed_form_gain : float, default=3e-4, 1e-4
+        Nats that a step must gain, for maximum likelihood and for closed forms.
     max_stretched_columns : int, default=3
         Up to this number of columns, each has a bandwidth of its own in maximum likelihood.
-    ridge_rows, ridge_step, blur_step : float, default=100.0, 3.0, 0.4
-        The ridge begins at ``ridge_rows / n`` and moves by the factor `ridge_step`; a mixture is
-        blurred by steps of so many bandwidths.
-    base_errors : float, default=2.0
+    ridge_rows, ridge_step : float, default=100.0, 3.0
+        The ridge begins at ``ridge_rows / n`` and moves by the factor `ridge_step`.
+    base_errors : float, default=4.0
         Standard errors within which base measures are not told apart.
     judge_iterations : int, default=20
         Iterations of L-BFGS for a candidate.
@@ -104,6 +99,13 @@ class SelectionPolicy:
     rank, many_columns_rank : int, default=16, 64
         Of maximum likelihood up to `max_box_columns` columns and beyond.
         On potential_3 more than 8 changed no likelihood.
+    max_knots : int, default=128
+        Even quantiles that the map of a column goes through, at most.
+    mapped_rows, map_errors : int, float, default=200, 2.0
+        Distinct rows from which on maps of columns are tried, and standard errors by which they
+        must raise the held-out likelihood.
+    map_trial_rows, map_trial_features : int, default=10_000, 250
+        Rows and features of the two short searches that compare columns with and without maps.
     kde_rows : int, default=5000
         Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
 
@@ -146,15 +148,14 @@ class SelectionPolicy:
     few_rows: int = 10
     fold_rows: int = 1000
     n_folds: int = 4
-    valid_share: float = 0.2
-    rough_rows: int = 40_000
-    fine_rows: int = 60_000
-    fine_folds: int = 3
+    valid_share: float = 0.3
+    rough_rows: int = 10_000
+    fine_rows: int = 40_000
 
-    max_features: int = 1000
-    max_column_features: int = 256
-    max_mixture_features: int = 350
-    many_parts: int = 128
+    max_features: int = 500
+    rough_features: int = 250
+    many_features: int = 1000
+    box_reach: float = 0.015
     rows_per_feature: int = 4
     min_features: int = 64
     lattice_margin: float = 3.0
@@ -162,43 +163,41 @@ class SelectionPolicy:
 
     max_box_columns: int = 3
     room_rows: int = 10
-    mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
-    many_mode_sizes: tuple[int, ...] = (64, 96, 128)
+    mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    far: float = 100.0
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
     max_mixture_rows: int = 100_000
     max_choice_rows: int = 20_000
+    mixture_iterations: int = 25
 
     min_averaged_columns: int = 3
     averaged_rows: int = 80
-    averaged_sizes: tuple[int, ...] = (1, 8, 64, 128)
-    averaged_parts: int = 4
     averaged_strength: float = 20.0
-    averaged_work: int = 25_600
-    averaged_choice_work: int = 10_240
-    max_sweeps: int = 400
-    averaged_reach: float = 0.02
-    averaged_seconds: float = 20.0
+    averaged_work: int = 3200
+    max_sweeps: int = 50
 
     min_scale: float = 1e-3
     closed_form_start: float = 0.5
     likelihood_start: float = 1.2
-    max_doublings: int = 6
-    max_steps: int = 12
-    many_rows: int = 5000
+    box_start: float = 0.5
+    max_steps: int = 5
     rough_step: float = 2**0.5
-    fine_step: float = 2**0.3
-    rough_gain: float = 1e-3
-    fine_gain: float = 2e-5
+    rough_gain: float = 3e-4
+    closed_form_gain: float = 1e-4
     max_stretched_columns: int = 3
     ridge_rows: float = 100.0
     ridge_step: float = 3.0
-    blur_step: float = 0.4
-    base_errors: float = 2.0
+    base_errors: float = 4.0
     judge_iterations: int = 20
     search_share: float = 0.7
     rank: int = 16
     many_columns_rank: int = 64
+    max_knots: int = 128
+    mapped_rows: int = 200
+    map_errors: float = 2.0
+    map_trial_rows: int = 10_000
+    map_trial_features: int = 250
     kde_rows: int = 5000
 
     class_rows: int = 4000
@@ -220,6 +219,18 @@ class SelectionPolicy:
     max_components: int = 50
     explained: float = 0.95
 
+    def for_maps(self) -> "SelectionPolicy":
+        """The constants of the short searches that compare maps of columns."""
+        rows, features = self.map_trial_rows, self.map_trial_features
+        return replace(
+            self,
+            rough_rows=min(self.rough_rows, rows),
+            fine_rows=min(self.fine_rows, rows),
+            max_features=min(self.max_features, features),
+            rough_features=min(self.rough_features, features),
+            many_features=min(self.many_features, features),
+        )
+
     def __post_init__(self) -> None:
         check_share("min_trace", self.min_trace, whole=True)
         check_share("background", self.background, auto=True)
@@ -228,27 +239,11 @@ class SelectionPolicy:
         for field in fields(self):
             _check_like(field.name, getattr(self, field.name), field.default)
 
-    def n_features(self, n: int | None, d: int, n_parts: int = 1) -> int:
-        """Number of features for n rows (None: rows are still to come) of d columns.
-
-        On a base measure of many parts, each of which costs a Gram matrix, there are fewer.
-        """
-        many = n_parts > self.many_parts
-        most = self.max_mixture_features if many else self.max_features
-        if d == 1:
-            most = self.max_column_features
-        if n is None:
-            return most
-        return min(most, max(self.min_features, n // self.rows_per_feature))
-
 
 def _check_like(name: str, value: object, default: object) -> None:
-    """Reject anything but numbers of the kind of the default; all but one are positive."""
+    """Reject anything but numbers of the kind of the default, which are positive."""
     if isinstance(default, int):
         check_count(name, value)
-    elif name == "averaged_reach":
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise ValueError(f"{name}={value!r} must be a number")
     elif isinstance(default, float):
         check_positive(name, value)
     elif isinstance(default, tuple):

@@ -1,15 +1,16 @@
 """Recipes of plans, sums and configurations."""
 
-from dataclasses import fields as dataclass_fields
+from dataclasses import fields
 from typing import Any
 
-from torch import Tensor
+import torch
 
-from qaffde.files.fields import Fields
-from qaffde.files.values import RECIPES, Recipe, attributes
-from qaffde.nn import BaseMeasure, FourierFeatures
-from qaffde.nn.recipes import MAX_COEFFICIENT, n_columns
-from qaffde.parameters import check_rank
+from qaffde.files import fields as check
+from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
+from qaffde.files.values import RECIPES, Recipe
+from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures
+from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram
+from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.class_readings import MEASUREMENTS
@@ -21,98 +22,97 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
-
-
-def _names(kind: Any) -> list[str]:
-    return [field.name for field in dataclass_fields(kind)]
+ROUNDING = 1e-6
+"""Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
 
 def _plan(f: Fields) -> Plan:
-    features, measure = f.item("features", FourierFeatures), f.item("measure", BaseMeasure)
-    q = features.n_dims
-    f.require(n_columns(measure) == q, "measure", "has other columns")
-    axes = f.tensor("axes", "d", q) if f.get("axes") is not None else None
-    noise = f.positive("noise") if f.get("noise") is not None else None
-    f.require(noise is None or axes is not None, "noise", "is of no direction")
-    rank, background = f.get("rank"), f.get("background")
-    check_rank(rank)
-    SelectionPolicy(background=background)  # for its checks
-    method = f.choice("method", MEASURED)
-    trials = f.item("trials", tuple)
-    f.require(all(isinstance(trial, Trial) for trial in trials), "trials", "hold no trials")
-    return Plan(
-        method=method,
-        location=f.tensor("location", q if axes is None else "d"),
-        scale=f.positive("scale", q),
-        bandwidth=f.positive("bandwidth", q),
-        base=f.item("base", str),
-        measure=measure,
-        features=features,
-        reach=f.tensor("reach", 2, q, finite=False),
-        measurement=f.choice("measurement", MEASURED[method]),
-        rank=rank,
-        ridge=f.number("ridge"),
-        min_trace=f.number("min_trace", 0, 1 + 1e-12),
-        background=background,
-        background_spread=f.number("background_spread", 0),
-        tolerance=f.number("tolerance", 0, 1),
-        n_rows=f.count("n_rows"),
-        trials=trials,
-        axes=axes,
-        noise=noise,
-    )
-
-
-def _trial(f: Fields) -> Trial:
-    return Trial(
-        f.item("name", str), f.count("n_rows"), f.number("log_likelihood"), f.item("chosen", bool)
-    )
-
-
-def _sums(f: Fields) -> Sums:
-    least = 1 - 1e-9  # (Σw)² is at least Σw²
-    return Sums(_rho(f, "D", "D"), f.number("weight", 0), f.number("count", least))
-
-
-def _rho(f: Fields, *shape: str) -> Tensor:
-    rho = f.tensor("rho", *shape)
-    trace = float(rho.diagonal(dim1=-2, dim2=-1).sum())
-    f.require(0 < trace < MAX_COEFFICIENT, "rho", "is zero or beyond measure")
-    return rho
-
-
-def _config(kind: Any) -> Recipe:
-    """Recipe of a configuration, which checks its own values; what a file lacks is as usual."""
-
-    def make(f: Fields) -> Any:
-        return kind(**{name: f.get(name) for name in _names(kind) if name in f})
-
-    return Recipe(kind, attributes(*_names(kind)), make)
+    check_choice("measurement", f["measurement"], MEASURED[f["method"]])
+    f.require(f["noise"] is None or f["axes"] is not None, "noise", "is of no direction")
+    if f["axes"] is None:
+        f.agree("location", "d", f.sizes["q"])
+    else:
+        f.require(f["method"] == "classifier", "axes", "are for classifiers only")
+    charge_gram(f)
+    return Plan(**f)
 
 
 def _class_sums(f: Fields) -> ClassSums:
-    weight = f.tensor("weight", "C")
+    weight = f["weight"]
     f.require((weight >= 0).all() and weight.sum() > 0, "weight", "must not be negative")
-    return ClassSums(_rho(f, "C", "D", "D"), f.tensor("psi", "C", "D"), weight)
+    return ClassSums(**f)
 
 
-def _history(f: Fields) -> History:
-    return History(
-        f.items("steps", int),
-        f.items("train_loss", float | int),
-        f.items("valid_loss", float | int),
-        f.items("learning_rate", float | int),
-        f.items("seconds", float | int),
-        n_recoveries=f.item("n_recoveries", int),
-        stopped_by=f.item("stopped_by", str),
-    )
+@check.parametrized
+def _rho(f: Fields, name: str, rho: Any, *shape: str) -> None:
+    """Density matrices that are not normalized."""
+    reals(*shape)(f, name, rho)
+    trace = float(rho.diagonal(dim1=-2, dim2=-1).sum())
+    f.require(0 < trace < MAX_COEFFICIENT, name, "is zero or beyond measure")
+    slack = ROUNDING * trace
+    f.require((rho - rho.mT).abs().max() <= slack, name, "is not symmetric")
+    positive = torch.linalg.cholesky_ex(rho + slack * torch.eye(rho.shape[-1])).info == 0
+    f.require(positive.all(), name, "is not positive semidefinite")
 
+
+def _background(f: Fields, name: str, value: Any) -> None:
+    """A share, or zero, where there is none."""
+    if value != 0:
+        check_share(name, value, auto=True)
+
+
+_floats = items(item(float | int))
 
 RECIPES |= {
-    "ClassSums": Recipe(ClassSums, attributes("rho", "psi", "weight"), _class_sums),
-    "History": Recipe(History, attributes(*_names(History)), _history),
-    "Plan": Recipe(Plan, attributes(*_names(Plan)), _plan),
-    "Trial": Recipe(Trial, attributes(*_names(Trial)), _trial),
-    "Sums": Recipe(Sums, attributes(*_names(Sums)), _sums),
-    **{kind.__name__: _config(kind) for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)},
+    "Plan": Recipe(
+        Plan,
+        _plan,
+        None,
+        tuple(field.name for field in fields(Plan) if field.name != "maps"),
+        method=checked(check_choice, choices=MEASURED),
+        measurement=item(str),
+        features=item(FourierFeatures, q="d", D="D"),
+        measure=item(BaseMeasure, q="d"),
+        base=item(str),
+        location=reals("d"),
+        scale=positive("q"),
+        bandwidth=positive("q"),
+        reach=reals(2, "q", finite=False),
+        rank=lambda f, name, value: check_rank(value),
+        ridge=number(),
+        min_trace=checked(check_share, whole=True),
+        background=_background,
+        background_spread=number(0),
+        tolerance=checked(check_share),
+        n_rows=check.whole(),
+        trials=items(item(Trial), tuple),
+        axes=optional(reals("d", "q")),
+        noise=optional(positive()),
+        maps=optional(item(ColumnMaps, d="d")),
+    ),
+    "Trial": Recipe(
+        Trial, name=item(str), n_rows=check.whole(), log_likelihood=number(), chosen=item(bool)
+    ),
+    "Sums": Recipe(Sums, rho=_rho("D", "D"), weight=number(0), count=number(1 - 1e-9)),
+    "ClassSums": Recipe(
+        ClassSums,
+        _class_sums,
+        rho=_rho("C", "D", "D"),
+        psi=reals("C", "D", most=MAX_COEFFICIENT),
+        weight=reals("C"),
+    ),
+    "History": Recipe(
+        History,
+        steps=items(item(int)),
+        **dict.fromkeys(("train_loss", "valid_loss", "learning_rate", "seconds"), _floats),
+        n_recoveries=item(int),
+        stopped_by=item(str),
+    ),
+    # Configurations check their own values; constants that a file lacks have their defaults.
+    **{
+        kind.__name__: Recipe(
+            kind, None, None, (), **{f.name: check.anything for f in fields(kind)}
+        )
+        for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)
+    },
 }

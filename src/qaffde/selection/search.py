@@ -10,17 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, GaussianMeasure
-from qaffde.selection.base_measure import (
-    BaseSpec,
-    average_mixture,
-    blur_measure,
-    fit_mixture,
-)
+from qaffde.selection.base_measure import BaseSpec, Monomials, average_of, fit_mixture, n_distinct
 from qaffde.selection.plan import Choice, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Moments
 from qaffde.training.closed_form import effective_count
-from qaffde.training.posterior import N_DRAWS, Monomials
+from qaffde.training.run import hold_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,53 +30,45 @@ class Split:
     valid_labels: Tensor
 
 
-def make_splits(
-    Z: Tensor,
-    weight: Tensor,
-    generator: Generator,
-    n_rows: int,
-    policy: SelectionPolicy,
-    n_folds: int = 1,
-    labels: Tensor | None = None,
-) -> list[Split]:
-    """One hold-out split of at most `n_rows` rows, or folds; always folds where rows are few.
-
-    Copies of a row become one row of their weight, as far as `labels` agree: duplicates across
-    the split would reward overfitting.
-    """
-    sample = torch.randperm(len(Z), generator=generator)[:n_rows]
-    classes = torch.zeros(len(Z), dtype=torch.int64) if labels is None else labels
-    rows = _distinct(Z[sample], weight[sample], classes[sample], generator)
-    n = len(rows[0])
-    order = torch.arange(n)
-    if n < policy.fold_rows:
-        folds = list(order.tensor_split(policy.n_folds))
-    elif n_folds > 1:
-        folds = list(order.tensor_split(n_folds))
-    else:
-        folds = [order[: min(int(n * policy.valid_share), n_rows // 4)]]
-    return [_split(rows, fold) for fold in folds]
-
-
+LEAST_SCORE = -1e3
+"""Log-density of a held-out row that is impossible, and by how much does not matter."""
 Labeled = tuple[Tensor, Tensor, Tensor]
 """Rows of shape (n, d), weights of shape (n,) and numbers of classes of shape (n,)."""
 
 
 def _distinct(Z: Tensor, weight: Tensor, labels: Tensor, generator: Generator) -> Labeled:
-    """Distinct rows in random order, with the sums of their weights."""
+    """Distinct rows in random order, with the sums of their weights.
+
+    Copies of a row become one row of their weight, as far as `labels` agree: duplicates across
+    a split would reward overfitting.
+    """
     joint = torch.cat([Z, labels[:, None].to(Z)], 1)
-    rows, copy_of = joint.unique(dim=0, return_inverse=True)
-    if len(rows) == len(Z):
+    if n_distinct(joint, len(joint)) == len(joint):
         return Z, weight, labels
+    rows, copy_of = joint.unique(dim=0, return_inverse=True)
     total = weight.new_zeros(len(rows)).index_add_(0, copy_of, weight)
     order = torch.randperm(len(rows), generator=generator)
     return rows[order, :-1].contiguous(), total[order], rows[order, -1].long()
+
+
+def make_splits(rows: Labeled, n: int, policy: SelectionPolicy) -> list[Split]:
+    """One hold-out split of the first n rows, in random order; folds of all where they are few."""
+    order = torch.arange(len(rows[0]))
+    if len(order) < policy.fold_rows:
+        return [_split(rows, fold) for fold in order.tensor_split(policy.n_folds)]
+    first = rows[0][:n], rows[1][:n], rows[2][:n]
+    return [_split(first, hold_out(len(first[0]), policy.valid_share)[1])]
 
 
 def _split(rows: Labeled, fold: Tensor) -> Split:
     train = torch.ones(len(rows[0]), dtype=torch.bool)
     train[fold] = False
     return Split(*(part[train] for part in rows), *(part[fold] for part in rows))
+
+
+def fewer_features(policy: SelectionPolicy, most: int, n: int) -> int:
+    """Number of features for n rows, at most `most`."""
+    return min(most, max(policy.min_features, n // policy.rows_per_feature))
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> float:
@@ -96,8 +83,8 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
 
 
-Judge = Callable[[BaseMeasure, Choice, list[Split]], Tensor]
-"""Held-out log-densities of a choice on a measure, one for each validation row of the splits."""
+Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
+"""Held-out log-densities of a choice on a measure, one for each validation row of a split."""
 Move = Callable[[Choice, int], Choice]
 """A neighbor of a choice, in direction 1 or −1."""
 
@@ -109,14 +96,6 @@ def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
     )
 
 
-def blurrier(step: float) -> Move:
-    """Move that blurs a mixture, whose own bumps may be finer than the features can undo."""
-    return lambda choice, direction: replace(
-        choice,
-        base=replace(choice.base, blur=max(0.0, choice.base.blur + step * direction)),
-    )
-
-
 def stiffer(factor: float) -> Move:
     """Move that multiplies the ridge."""
     return lambda choice, direction: replace(
@@ -125,8 +104,8 @@ def stiffer(factor: float) -> Move:
 
 
 def bare(choice: Choice) -> Choice:
-    """The base measure of a choice alone, as it was fitted."""
-    return replace(choice, base=choice.base.sharp, bare=True)
+    """The base measure of a choice alone."""
+    return replace(choice, bare=True)
 
 
 class Search:
@@ -176,7 +155,8 @@ class Search:
         self.report = report
         self.values: dict[tuple[str, int], tuple[Choice, float]] = {}
         self.seconds: dict[int, float] = {}
-        self.fits: dict[tuple[BaseSpec, int, int], BaseMeasure] = {}
+        self.was_late = False
+        self.fits: dict[tuple[BaseSpec, int], BaseMeasure] = {}
 
     def generator(self) -> Generator:
         """A new generator, always from the same seed."""
@@ -184,137 +164,122 @@ class Search:
 
     @cached_property
     def splits(self) -> dict[int, list[Split]]:
-        """One split to compare candidates, and folds for the last steps."""
-        policy = self.policy
-        levels = {policy.rough_rows: 1, policy.fine_rows: policy.fine_folds}
-        return {
-            rows: make_splits(
-                self.Z, self.weight, self.generator(), rows, policy, n_folds, self.labels
-            )
-            for rows, n_folds in levels.items()
-        }
+        """Splits of few rows and of more.
+
+        The few rows are all held out by the split of more, so that a base measure fitted to the
+        rest has seen none of them.
+        """
+        policy, generator = self.policy, self.generator()
+        labels = self.labels
+        if labels is None:
+            labels = torch.zeros(len(self.Z), dtype=torch.int64)
+        sample = torch.randperm(len(self.Z), generator=generator)[: policy.fine_rows]
+        rows = _distinct(self.Z[sample], self.weight[sample], labels[sample], generator)
+        levels = policy.rough_rows, policy.fine_rows
+        return {n: make_splits(rows, n, policy) for n in levels}
 
     @property
     def rough(self) -> int:
-        """Rows of the one split."""
+        """Rows that candidates are first compared on."""
         return self.policy.rough_rows
 
     @property
     def fine(self) -> int:
-        """Rows of the folds."""
+        """Rows that the last candidates are compared on."""
         return self.policy.fine_rows
 
     # Base measures
 
     @cached_property
     def mixture(self) -> GaussianMeasure:
-        """Smallest Gaussian mixture within a standard error of the best held-out likelihood.
+        """Smallest Gaussian mixture within a standard error of the best held-out likelihood."""
+        mixtures, scores = self._mixtures
+        weight = self.splits[self.fine][0].valid_weight
+        best = max(scores, key=lambda score: weighted_mean(score, weight))
+        found = (indistinct(score, best, weight) for score in scores)
+        chosen = mixtures[next(number for number, ties in enumerate(found) if ties)]
+        self.fits[BaseSpec("mixture", len(chosen.weights)), 0] = chosen
+        return chosen
 
-        Few components leave less of their own shape on the density; the density matrix adds the
-        rest.
-        """
-        policy, split, generator = self.policy, self.splits[self.rough][0], self.generator()
-        n, d = split.train.shape
-        offered = policy.mixture_sizes
-        if d > policy.max_box_columns:
-            offered += policy.many_mode_sizes
-        mixtures, log_p, means = [], [], []
-        for k in [k for k in offered if n >= 10 * k * (d + 2)] or [1]:
-            mixtures.append(
-                fit_mixture(
-                    split.train, split.train_weight, k, generator, policy, policy.max_choice_rows
-                )
+    @cached_property
+    def _mixtures(self) -> tuple[list[GaussianMeasure], list[Tensor]]:
+        """Mixtures of growing size, until larger ones are worse, and their held-out scores."""
+        policy, split, generator = self.policy, self.splits[self.fine][0], self.generator()
+        most = policy.max_choice_rows
+        rows = Monomials(split.train[:most], split.train_weight[:most])
+        n, d = rows.Z.shape
+        valid = Monomials(split.valid)
+        mixtures: list[GaussianMeasure] = []
+        scores: list[Tensor] = []
+        means: list[float] = []
+        far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
+        sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
+        for k in sizes or [1 + far]:
+            mixture = fit_mixture(
+                rows,
+                k,
+                generator,
+                ridge=policy.mixture_ridge,
+                max_iter=policy.mixture_iterations,
+                deadline=self.deadline,
             )
-            log_p.append(mixtures[-1].log_density(split.valid))
-            means.append(weighted_mean(log_p[-1], split.valid_weight))
-            if len(means) > means.index(max(means)) + policy.mixture_patience:
+            mixtures.append(mixture)
+            scores.append(valid.log_density(mixtures[-1]).clamp(min=LEAST_SCORE))
+            means.append(weighted_mean(scores[-1], split.valid_weight))
+            last = means.index(max(means)) + policy.mixture_patience
+            if self.is_late(self.fine) or len(scores) > last:
                 break
-        best = log_p[means.index(max(means))]
-        return next(
-            mixture
-            for mixture, scores in zip(mixtures, log_p, strict=True)
-            if indistinct(scores, best, split.valid_weight)
-        )
+        return mixtures, scores
 
     @cached_property
     def averaged(self) -> tuple[BaseSpec, GaussianMeasure]:
-        """Gaussian mixture averaged over its posterior: its size and prior by held-out rows."""
-        policy, split = self.policy, self.splits[self.rough][0]
-        n, d = split.train.shape
-        few_columns = d < policy.min_averaged_columns
-        sizes = (policy.averaged_parts * d,) if few_columns else policy.averaged_sizes
-        most = n // (policy.averaged_rows * (d + 2) // 4)
+        """Average over the posterior: the likeliest mixture, or a larger one with a prior."""
+        policy, split = self.policy, self.splits[self.fine][0]
+        mixtures, scores = self._mixtures
+        means = [weighted_mean(score, split.valid_weight) for score in scores]
+        likeliest = mixtures[means.index(max(means))]
         valid = Monomials(split.valid)
-        found: dict[BaseSpec, GaussianMeasure] = {}
-
-        def value(spec: BaseSpec) -> float:
-            found[spec] = average_mixture(
-                spec,
-                split.train,
-                split.train_weight,
-                self.generator(),
-                policy,
-                work=policy.averaged_choice_work,
-            )
-            return weighted_mean(valid.log_terms(found[spec]).logsumexp(1), split.valid_weight)
-
-        offered = dict.fromkeys(min(size, most) for size in sizes)
-        free = [BaseSpec("mixture", N_DRAWS * size, strength=0.0) for size in offered]
-        values = {spec: value(spec) for spec in free}
-        held = replace(max(values, key=values.__getitem__), strength=policy.averaged_strength)
-        values[held] = value(held)
-        best = max(values, key=values.__getitem__)
-        return best, found[best]
-
-    def can_average(self) -> bool:
-        """Whether the rows are many enough for an average over the posterior."""
-        n, d = self.splits[self.rough][0].train.shape
-        return n >= self.policy.averaged_rows * (d + 2)
+        found: dict[float, tuple[BaseSpec, GaussianMeasure]] = {}
+        larger = {likeliest: None, mixtures[-1]: None}  # one, if it is the same
+        chains = [(likeliest, 0.0), *((m, policy.averaged_strength) for m in larger)]
+        for start, strength in chains:
+            spec = BaseSpec("mixture", len(start.weights), strength=strength)
+            rows, generator = (split.train, split.train_weight), self.generator()
+            average = average_of(spec, *rows, generator, policy, start, self.deadline)
+            self.fits[spec, 0] = average
+            found[weighted_mean(valid.log_density(average), split.valid_weight)] = spec, average
+        return found[max(found)]
 
     def measure(self, base: BaseSpec, h: Tensor, moments: Moments) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
-        unjudged = vars(self).get("mixture")  # where all but the size was given
-        judged = next((m for (s, *_), m in self.fits.items() if s == base.sharp), unjudged)
-        return base.fit(self.Z, self.weight, h, self.generator(), self.policy, judged, moments)
+        judged = self.fits.get((base, 0))
+        return base.fit(
+            self.Z, self.weight, h, self.generator(), self.policy, judged, moments, self.deadline
+        )
 
-    def _fitted(self, choice: Choice, rows: int, number: int) -> BaseMeasure:
-        """The base measure of a choice, fitted once for each group of splits, then blurred."""
-        base, h = choice.base.sharp, choice.bandwidth
-        key = (base, rows, number)
-        if key not in self.fits:
-            self.fits[key] = self._fit(base, h, rows, number)
-        return blur_measure(self.fits[key], choice.base.blur * h)
-
-    def _fit(self, base: BaseSpec, h: Tensor, rows: int, number: int) -> BaseMeasure:
-        start = None
-        if base.name == "mixture":
-            start = self.mixture if base.strength is None else self.averaged[1]
-            if base.strength is not None and rows == self.rough:
-                return start
-        group = self._groups(base, rows)[number]
-        Z, weight = group[0].train, group[0].train_weight
-        if len(group) > 1:
-            Z = torch.cat([split.valid for split in group])
-            weight = torch.cat([split.valid_weight for split in group])
-        return base.fit(Z, weight, h, self.generator(), self.policy, start)
-
-    def _groups(self, base: BaseSpec, rows: int) -> list[list[Split]]:
-        """Splits that share a base measure, and so all coordinates.
-
-        Each split has a base measure that did not see its validation rows: a mixture that did
-        would favor candidates that change it little. A box depends only on the ends of the rows,
-        so the folds of the last steps share one.
-        """
-        splits = self.splits[rows]
-        shared = base.name == "box" and rows == self.fine
-        return [splits] if shared else [[split] for split in splits]
+    def _fitted(self, choice: Choice, number: int) -> BaseMeasure:
+        """The base measure of a choice, fitted once to the training rows of a split of many."""
+        base = choice.base
+        if (base, number) not in self.fits:
+            split, h = self.splits[self.fine][number], choice.bandwidth
+            start = self.fits.get((base, 0))
+            self.fits[base, number] = base.fit(
+                split.train,
+                split.train_weight,
+                h,
+                self.generator(),
+                self.policy,
+                start,
+                deadline=self.deadline,
+            )
+        return self.fits[base, number]
 
     # Values and comparisons
 
     def scores(self, choice: Choice, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""
         name = f"{choice} ({rows} rows)"
-        self._fitted(choice, rows, 0)  # where `measure` begins, be the scores known or not
+        self._fitted(choice, 0)  # where `measure` begins, be the scores known or not
         if name not in self.known:
             self.known[name] = self._judged(choice, rows)
             if self.report is not None:
@@ -323,10 +288,12 @@ class Search:
 
     def _judged(self, choice: Choice, rows: int) -> Tensor:
         started = time.monotonic()
-        groups = enumerate(self._groups(choice.base, rows))
-        scores = [self.judge(self._fitted(choice, rows, i), choice, g) for i, g in groups]
+        scores = [
+            self.judge(self._fitted(choice, number), choice, split)
+            for number, split in enumerate(self.splits[rows])
+        ]
         self.seconds[rows] = time.monotonic() - started
-        return torch.cat(scores)
+        return torch.cat(scores).clamp(min=LEAST_SCORE)
 
     def held_out_weight(self, rows: int) -> Tensor:
         """Weights of the rows that are held out."""
@@ -375,31 +342,32 @@ class Search:
             best = ahead
         return best
 
-    def narrowed(self, best: Choice, moves: list[Move], rows: int) -> Choice:
-        """One step narrower along each move, where held-out rows cannot tell the difference.
-
-        Less smoothing costs a little variance, which ranks survive better than bias.
-        """
-        narrow = best
-        for move in moves:
-            ahead = move(narrow, -1)
-            if not self.is_late(rows) and self.ties(ahead, best, rows):
-                narrow = ahead
-        return narrow
-
     def is_late(self, rows: int) -> bool:
         """Whether one more candidate, if it takes as long as the last, would end too late."""
         longest = max(self.seconds.values(), default=0.0)
-        return time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
+        late = time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
+        self.was_late = self.was_late or late
+        return late
 
-    def trials(self, chosen: Choice, scale: Tensor, log_scale: float) -> tuple[Trial, ...]:
-        """Candidates that were compared, in units of the data, whose scale has shape (d,)."""
+    def trials(
+        self, chosen: Choice, scale: Tensor, log_units: Callable[[int], float]
+    ) -> tuple[Trial, ...]:
+        """Candidates that were compared, in units of the data, whose scale has shape (d,).
+
+        `log_units` has what the units take from the mean log-likelihood of so many rows. The
+        candidate chosen may have been judged with fewer features only.
+        """
+        same = [name for name, _ in self.values if name == str(chosen)] or [
+            name
+            for (name, _), (choice, _) in self.values.items()
+            if str(replace(choice, n_features=chosen.n_features)) == str(chosen)
+        ]
         return tuple(
             Trial(
                 choice.describe(scale),
                 len(self.splits[rows][0].train) + len(self.splits[rows][0].valid),
-                value - log_scale,
-                chosen=name == str(chosen),
+                value - log_units(rows),
+                chosen=name in same,
             )
             for (name, rows), (choice, value) in self.values.items()
         )
@@ -409,5 +377,5 @@ class Search:
         """Ratio n^(−1/(d+4)) of the best bandwidths for all rows and for those of a split."""
         if not self.values:
             return 1.0
-        share = self.splits[self.rough][0].train_weight.sum() / self.weight.sum()
+        share = self.splits[self.fine][0].train_weight.sum() / self.weight.sum()
         return float(share) ** (1 / (self.Z.shape[1] + 4))

@@ -7,12 +7,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from qaffde.nn import BornDensity, DensityMatrix, StandardizedDensity
-from qaffde.parameters import Seed, generator_from
+from qaffde.nn import DensityMatrix, MappedDensity, StandardizedDensity
+from qaffde.parameters import DOUBLE, ComputeConfig, Seed, generator_from
 from qaffde.selection.plan import Plan
-from qaffde.selection.summary import Part, Source, as_source
-from qaffde.training.closed_form import READINGS, Sums, effective_count
-from qaffde.training.config import DOUBLE, ComputeConfig, TrainingConfig
+from qaffde.selection.summary import as_source
+from qaffde.training.closed_form import Sums, effective_count
+from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import START_ROWS, Whitening, maximize_likelihood, whiten
 from qaffde.training.run import History, Run
 
@@ -25,7 +25,7 @@ def solve(
     training: TrainingConfig | None = None,
     compute: ComputeConfig = DOUBLE,
     random_state: Seed = None,
-) -> StandardizedDensity:
+) -> MappedDensity | StandardizedDensity:
     """Density of the rows on a plan, by the plan's method.
 
     Parameters
@@ -33,7 +33,7 @@ def solve(
     plan : Plan
         As :func:`select` makes it.
     rows : array-like of shape (n, d), a source of chunks, Source, or Sums
-        Sums are those of a closed form, see :func:`qaffde.selection.sum_rows`.
+        Sums are those of a closed form, see :meth:`Plan.sums`.
     sample_weight : array-like of shape (n,), optional
     training : TrainingConfig, optional
         Of maximum likelihood.
@@ -43,57 +43,20 @@ def solve(
 
     Returns
     -------
-    StandardizedDensity
+    MappedDensity or StandardizedDensity
         In the units of the data.
     """
     if isinstance(rows, Sums):
-        return read(plan, rows)
+        return plan.read(rows)
     source = as_source(rows, sample_weight)
     if plan.method == "closed_form":
-        return read(plan, sum_rows(plan, source, compute))
+        return plan.read(source.total(partial(plan.sums, compute)))
     seed = generator_from(random_state).initial_seed()
     X, weight = source.rows(seed)
     config = TrainingConfig() if training is None else training
-    born, _ = maximize(plan, plan.standardize(X), weight, config, compute, seed, Run())
-    return plan.complete(born, effective_count(weight))
-
-
-def sum_rows(plan: Plan, source: Source, compute: ComputeConfig = DOUBLE) -> Sums:
-    """Sufficient statistics of all rows of a source, for a closed form."""
-    return source.total(partial(sum_part, plan, compute))
-
-
-def sum_part(plan: Plan, compute: ComputeConfig, part: Part) -> Sums:
-    """Sufficient statistics of one part of the rows."""
-    rows, weight, number = part
-    return Sums.of(plan.features, plan.standardize(rows, number), weight, compute)
-
-
-def read(plan: Plan, sums: Sums) -> StandardizedDensity:
-    """Density that a closed form reads from its sums."""
-    born = READINGS[plan.measurement](
-        plan.features,
-        sums.rho / sums.weight,
-        plan.measure,
-        rank=plan.rank,
-        min_trace=plan.min_trace,
-        tolerance=plan.tolerance,
-    )
-    return plan.complete(born, sums.count)
-
-
-def maximize(
-    plan: Plan,
-    Z: Tensor,
-    weight: Tensor,
-    training: TrainingConfig,
-    compute: ComputeConfig,
-    seed: int,
-    run: Run,
-) -> tuple[BornDensity, History]:
-    """Born density of maximum likelihood for standardized rows, and how it was found."""
-    space, state, history = maximized_state(plan, Z, weight, training, compute, seed, run)
-    return space.density(state).cpu(), history
+    Z = plan.standardize(X)
+    space, state, _ = maximized_state(plan, Z, weight, config, compute, seed, Run())
+    return plan.complete(space.density(state).cpu(), effective_count(weight))
 
 
 def maximized_state(

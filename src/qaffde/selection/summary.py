@@ -4,6 +4,7 @@ A :class:`Source` passes over its parts and adds up the results of a task; a :cl
 holds counts, ends, moments and a uniform sample.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -451,3 +452,145 @@ def _until(summaries: Iterable[Summary], n: int) -> Iterator[Summary]:
 
 def _part(block: Block) -> Part:
     return torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
+
+
+Names = Sequence[str] | None
+
+
+def units(
+    moments: Moments, names: Names = None, bandwidth: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Location and scale to unit variance, so that units change nothing but the Jacobian.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the rows.
+    names : sequence of str, optional
+        Of the columns, for messages.
+    bandwidth : Tensor of shape (d,), optional
+        Scale of a constant column, where the kernel alone makes it a density.
+
+    Returns
+    -------
+    location, scale : Tensors of shape (d,)
+    """
+    location, scale = moments.mean, moments.covariance.diagonal().sqrt()
+    constant = moments.ends[0] == moments.ends[1]
+    if constant.any() and bandwidth is None:
+        _complain_constant(constant, names)
+    _complain_digits(location, torch.where(constant, torch.inf, scale), names)
+    if bandwidth is not None:
+        scale = torch.where(constant, bandwidth, scale)
+    if not (location.isfinite() & scale.isfinite()).all():
+        raise ValueError(
+            "the values are so large that their variance overflows; divide the columns first"
+        )
+    if bandwidth is None:
+        _complain_copies(moments.standardized(location, scale), names)
+    return location, scale
+
+
+BEYOND, FINEST = 1e12, 1e-12
+"""Deviations of a value, and of a bandwidth, that a fit can hold beside those of all others."""
+MIN_DIGITS = 0.01
+"""Rounding error of the values, in standard deviations, that is too much."""
+FAR = 20.0
+"""Ratio of standard deviation and central spread beyond which a few rows make the former."""
+
+
+def robust_units(
+    summary: Summary, names: Names = None, bandwidth: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Units that a few rows far from all others do not change.
+
+    Location and scale are mean and standard deviation. In a column whose standard deviation is
+    far larger than half the distance between its 16 % and 84 % quantiles, they are the median and
+    that half distance. Parameters and results are those of :func:`units`.
+    """
+    low, middle, high = _quantiles(summary.rows, summary.weight, (0.16, 0.5, 0.84))
+    spread, scale = (high - low) / 2, summary.moments.covariance.diagonal().sqrt()
+    far = (spread > 0) & ~(scale <= FAR * spread)
+    if not far.any():
+        return units(summary.moments, names, bandwidth)
+    away = ((summary.moments.ends - middle) / spread)[:, far].abs().amax()
+    if away > BEYOND:
+        raise ValueError(
+            f"some values are {float(away):.0e} times as far from the others as those are from "
+            "each other, which float64 cannot hold together; leave their rows out"
+        )
+    near = torch.where(
+        far, summary.rows.clamp(middle - FAR * spread, middle + FAR * spread), summary.rows
+    )
+    location, scale = units(Moments.of(near, summary.weight), names, bandwidth)
+    return torch.where(far, middle, location), torch.where(far, spread, scale)
+
+
+def _quantiles(rows: Tensor, weight: Tensor, shares: Sequence[float]) -> Tensor:
+    """Quantiles, of shape (len(shares), d), of weighted rows of shape (n, d)."""
+    values, order = rows.sort(0)
+    cumulative = weight[order].cumsum(0)
+    wanted = torch.tensor(shares, dtype=rows.dtype)[None] * cumulative[-1][:, None]
+    place = torch.searchsorted(cumulative.T.contiguous(), wanted).clamp(max=len(rows) - 1)
+    return values.gather(0, place.T)
+
+
+def relative_bandwidth(h: Tensor | None, scale: Tensor) -> Tensor | None:
+    """A given bandwidth in the units of a plan."""
+    if h is None:
+        return None
+    relative = h / scale
+    if (relative < FINEST).any():
+        raise ValueError(
+            f"a bandwidth of {float(h.min()):.3g} is only {float(relative.min()):.0e} standard "
+            "deviations of its column; give a larger one, or leave rows out that are far off"
+        )
+    return relative
+
+
+def box_units(ends: Tensor) -> tuple[Tensor, Tensor]:
+    """Location and scale of the uniform law between `ends` of shape (2, d)."""
+    lower, upper = ends
+    return (lower + upper) / 2, (upper - lower) / math.sqrt(12)
+
+
+def _complain_constant(constant: Tensor, names: Names) -> None:
+    columns = ", ".join(_name(names, int(i)) for i in constant.nonzero()[:, 0])
+    raise ValueError(
+        f"constant column: {columns}. A constant has no density; drop it, or smooth it "
+        "with base_measure='kernel' and bandwidth as a number"
+    )
+
+
+def _complain_digits(location: Tensor, scale: Tensor, names: Names) -> None:
+    """Reject columns whose variation float64 cannot hold."""
+    if (scale == 0).any():
+        column = _name(names, int((scale == 0).nonzero()[0]))
+        raise ValueError(
+            f"the values of column {column} differ by so little that their variance underflows; "
+            "multiply the column first"
+        )
+    coarse = location.abs() * torch.finfo(location.dtype).eps > MIN_DIGITS * scale
+    if coarse.any():
+        i = int(coarse.nonzero()[0])
+        raise ValueError(
+            f"the values of column {_name(names, i)} lie around {float(location[i]):.3g} and "
+            f"differ by {float(scale[i]):.3g} only: float64 keeps too few digits; subtract "
+            "a constant from the column before it is stored as float64"
+        )
+
+
+def _complain_copies(moments: Moments, names: Names) -> None:
+    """Reject columns that repeat one another exactly: their joint density does not exist."""
+    correlation = moments.covariance.abs().fill_diagonal_(0.0)
+    if moments.n > 2 and correlation.max() > 1 - 1e-14:
+        i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
+        raise ValueError(
+            f"columns {_name(names, int(i))} and {_name(names, int(j))} are copies of "
+            "each other up to units, to seven digits or more: their joint density does not exist; "
+            "drop one, or smooth them with base_measure='kernel' and bandwidth as a number"
+        )
+
+
+def _name(names: Names, column: int) -> str:
+    return str(column) if names is None else repr(str(names[column]))

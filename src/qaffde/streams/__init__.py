@@ -1,6 +1,6 @@
 """Rows that are read a block at a time: files, memory-mapped arrays, data sets, iterators."""
 
 from qaffde.streams.blocks import Block, Chunks
-from qaffde.streams.chunked import as_chunks, chunks
+from qaffde.streams.chunked import LARGE, as_chunks, chunks
 
-__all__ = ["Block", "Chunks", "as_chunks", "chunks"]
+__all__ = ["LARGE", "Block", "Chunks", "as_chunks", "chunks"]

@@ -1,8 +1,10 @@
 """Blocks of rows: all of one size, whatever the chunks they came in, and checked."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +58,8 @@ class Chunks(ABC):
     n_rows: int | None = None
     again = True
     progress: Progress | None = None
+    n_seen: int | None = None
+    """Rows of the first pass of a fit, which all others must have."""
 
     @abstractmethod
     def read(self) -> Iterator[Part]:
@@ -64,15 +68,8 @@ class Chunks(ABC):
     def blocks(self, what: str = "reading") -> Iterator[Block]:
         """Rows in blocks of one size, so that the chunks they came in change no result.
 
-        Parameters
-        ----------
-        what : str
-            What progress calls it.
-
-        Raises
-        ------
-        ValueError
-            That names the first row with a value that is not finite.
+        An error names the first row with a value that is not finite, or says that a later pass
+        had other rows than the first; `what` is what progress calls the reading.
         """
         first = 0
         for rows, weight in reblocked(self.read(), block_size(self.n_columns)):
@@ -80,11 +77,28 @@ class Chunks(ABC):
             first += len(rows)
             if self.progress is not None:
                 self.progress(what, first, self.n_rows)
+        if self.n_seen not in (None, first):
+            raise ValueError(
+                f"the source had {self.n_seen:,} rows when it was first read, and {first:,} now; "
+                "it must not change during a fit"
+            )
+        self.n_seen = first
 
     def collect(self) -> Part:
         """All rows of positive weight and their weights, in memory."""
-        nothing = np.empty((0, self.n_columns)), np.empty(0)
-        return _joined([nothing, *((block.rows, block.weight) for block in self.blocks())])
+        part = self.collect_up_to(math.inf)
+        assert part is not None
+        return part
+
+    def collect_up_to(self, max_bytes: float) -> Part | None:
+        """The same, or None where they would take more memory."""
+        held, n_bytes = [(np.empty((0, self.n_columns)), np.empty(0))], 0
+        for block in self.blocks():
+            n_bytes += block.rows.nbytes + block.weight.nbytes
+            if n_bytes > max_bytes:
+                return None
+            held.append((block.rows, block.weight))
+        return _joined(held)
 
     def __repr__(self) -> str:
         rows = "rows" if self.n_rows is None else f"{self.n_rows:,} rows"
@@ -134,6 +148,29 @@ def _joined(held: list[Part]) -> Part:
     return np.concatenate([rows for rows, _ in held]), np.concatenate([w for _, w in held])
 
 
+def as_part(rows: Any, weight: Any, what: str) -> Part:
+    """Rows and weights, one each by default, as arrays of float64; errors say of `what`."""
+    numbers = _numbers(rows, 2, what)
+    if weight is None:
+        return numbers, np.ones(len(numbers))
+    weights = _numbers(weight, 1, f"the weights of {what}")
+    if len(weights) != len(numbers):
+        raise ValueError(f"{what} has {len(numbers)} rows and {len(weights)} weights")
+    return numbers, weights
+
+
+def _numbers(values: Any, n_dims: int, what: str) -> Array:
+    """Array of float64 with so many dimensions."""
+    try:
+        numbers = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what} does not hold numbers alone: {error}") from None
+    if numbers.ndim != n_dims:
+        shape = "(n, d)" if n_dims == 2 else "(n,)"
+        raise ValueError(f"{what} must have the shape {shape}, got {numbers.shape}")
+    return numbers
+
+
 def checked(
     rows: Array, weight: Array, first: int, names: Sequence[str] | None, where: str = ""
 ) -> Block:
@@ -150,20 +187,7 @@ def check(
 ) -> None:
     """Reject rows that are not finite, and weights that are not finite or are negative.
 
-    Parameters
-    ----------
-    rows, weight : ndarrays of shapes (n, d), (n,)
-    first : int
-        Number of the first row.
-    names : sequence of str, optional
-        Of the columns, for messages.
-    where : str
-        What messages begin with.
-
-    Raises
-    ------
-    ValueError
-        That names the first such row.
+    Messages begin with `where` and name the first such row, counted from `first`.
     """
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]

@@ -4,16 +4,171 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any
+from functools import cached_property
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from qaffde.streams.arrow import DatasetTable, is_dataset
-from qaffde.streams.blocks import Chunks, Progress
-from qaffde.streams.files import open_table
-from qaffde.streams.readers import ArrayChunks, IterableChunks
-from qaffde.streams.selection import Missing, TableChunks, pick_columns
+from qaffde.streams.blocks import Array, Chunks, Part, Progress, as_part, block_size, check
+from qaffde.streams.files import (
+    check_length,
+    is_dataset,
+    matrix,
+    open_dataset,
+    open_table,
+    release_pages,
+)
+from qaffde.streams.names import find_columns, names_of
+from qaffde.streams.table import DataError, Table, import_pyarrow
+
+Missing = str | Callable[[Array], Array]
+
+
+class Batch(NamedTuple):
+    """Rows of a file: numbers (n, d), weights, row numbers from 0, and as they stand there."""
+
+    rows: Array
+    weight: Array
+    number: NDArray[np.intp]
+    table: Any
+
+
+class TableChunks(Chunks):
+    """Numeric columns of a file.
+
+    Parameters
+    ----------
+    table : Table
+    columns : sequence of int
+    weights : int, optional
+        Column of weights.
+    missing : {"error", "drop", "impute"} or callable, default="error"
+        What becomes of rows that lack a value: an error names the first, they are left out, or
+        values are filled in with the means of columns, or by a callable of rows that have NaN.
+        Rows without a weight are left out.
+    progress : callable, optional
+
+    Attributes
+    ----------
+    n_read, n_kept, n_missing : int
+        Rows read and kept, and values that were missing, in the last pass over the file.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        columns: Sequence[int],
+        weights: int | None = None,
+        *,
+        missing: Missing = "error",
+        progress: Progress | None = None,
+    ) -> None:
+        if missing not in ("error", "drop", "impute") and not callable(missing):
+            raise ValueError(f"missing={missing!r} is not known; choose error, drop or impute")
+        self.table, self.columns, self.missing = table, list(columns), missing
+        self.progress = progress
+        self.weights = [] if weights is None else [weights]
+        self.column_names = [table.names[j] for j in columns]
+        self.names = self.column_names if table.named else None
+        self.n_columns, self.n_rows = len(columns), table.n_rows
+        self.n_read = self.n_kept = self.n_missing = 0
+        _reject_words(table, self.columns + self.weights)
+
+    def read(self) -> Iterator[Part]:
+        """Rows and weights."""
+        return ((batch.rows, batch.weight) for batch in self.batches())
+
+    def batches(self, *others: int) -> Iterator[Batch]:
+        """Rows together with how they stand in the file, which may have `others` as columns."""
+        pa, d = import_pyarrow(), self.n_columns
+        self.n_read = self.n_kept = self.n_missing = 0
+        for table, values in self._values(*others):
+            gaps = np.isnan(values)
+            self._check(values, gaps)
+            keep = ~np.any(gaps if self.missing == "drop" else gaps[:, d:], axis=1)
+            kept, first = values[keep], self.n_read
+            rows, weight = np.ascontiguousarray(kept[:, :d]), kept[:, d:].ravel()
+            self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
+            self.n_missing += int(gaps.sum())
+            yield Batch(
+                self._fill(rows) if np.isnan(rows).any() else rows,
+                weight if self.weights else np.ones(len(rows)),
+                first + np.flatnonzero(keep),
+                table if keep.all() else table.filter(pa.array(keep)),
+            )
+        if not self.n_kept:
+            without = " without missing values" if self.n_read else "s"
+            raise DataError(f"{self.table.label} has no row{without}")
+
+    def _values(self, *others: int) -> Iterator[tuple[Any, Array]]:
+        numbers = self.columns + self.weights
+        columns = sorted({*numbers, *others})
+        for batch in self.table.read(columns, set(numbers)):
+            yield batch, matrix(batch.select([columns.index(j) for j in numbers]))
+
+    def _check(self, values: Array, gaps: NDArray[np.bool_]) -> None:
+        first, d, label = self.n_read, self.n_columns, self.table.label
+        if self.missing == "error" and gaps.any():
+            row, column = np.argwhere(gaps)[0]
+            name = self.table.names[(self.columns + self.weights)[column]]
+            raise DataError(
+                f"{label}: column {name!r} has no value in row {first + row}; use missing=drop or "
+                "missing=impute"
+            )
+        filled = np.where(gaps, 0.0, values)
+        weight = filled[:, d:].ravel()
+        check(filled[:, :d], weight, first, self.column_names, f"{label}: ")
+
+    def _fill(self, rows: Array) -> Array:
+        if callable(self.missing):
+            return self.missing(rows)
+        return np.where(np.isnan(rows), self._means, rows)
+
+    @cached_property
+    def _means(self) -> Array:
+        """Means of the columns, from a pass of its own."""
+        total, count = np.zeros(self.n_columns), np.zeros(self.n_columns)
+        for _, values in self._values():
+            rows = values[~np.isnan(values[:, self.n_columns :]).any(axis=1), : self.n_columns]
+            total += np.nansum(rows, axis=0)
+            count += (~np.isnan(rows)).sum(0)
+        if not count.all():
+            name = self.column_names[int(np.argmin(count))]
+            raise DataError(f"{self.table.label}: column {name!r} has no value at all")
+        means: Array = total / count
+        return means
+
+
+def pick_columns(
+    table: Table, columns: Sequence[str] | None, weights: str | None = None
+) -> tuple[list[int], int | None]:
+    """Numbers of the columns picked, or of all but the weights, and of the column of weights."""
+    weight = None
+    if weights is not None:
+        weight, *more = find_columns([weights], table.names, table.label)
+        if more:
+            raise DataError(f"weights takes one column, got {weights!r}")
+    if columns is None:
+        chosen = [j for j in range(len(table.names)) if j != weight]
+    else:
+        chosen = find_columns(columns, table.names, table.label)
+    if weight in chosen:
+        raise DataError(f"the column {weights!r} of weights is among the columns as well")
+    if not chosen:
+        raise DataError(f"{table.label} has no column but that of the weights")
+    return chosen, weight
+
+
+def _reject_words(table: Table, columns: Sequence[int]) -> None:
+    words = [table.names[j] for j in columns if not table.numeric[j]]
+    if words:
+        numbers = [name for name, is_one in zip(table.names, table.numeric, strict=True) if is_one]
+        hint = f"columns={','.join(numbers[:12])}" if numbers else "other data"
+        plural = "column is" if len(words) == 1 else "columns are"
+        raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
+
 
 LARGE = 1 << 24
 """Numbers in an array, 128 MB, beyond which it is read in blocks."""
@@ -41,10 +196,9 @@ def chunks(
           read as often as needed, an iterator or generator once;
         - a function without arguments that returns such an iterable, called for every pass.
     columns : sequence of str, optional
-        Columns of a file or of data frames; all but the weights by default. Those of a file also
-        by number or range: ``["0-3"]``.
+        Columns of a file by name, number or range, ``["0-3"]``; all but the weights by default.
     weights : str or array-like of shape (n,), optional
-        Column of weights or, for an array, the weights.
+        Column of weights of a file; for an array, the weights.
     missing : {"error", "drop", "impute"} or callable, default="error"
         What becomes of rows of a file that lack a value: an error, they are left out, or the mean
         of the column is filled in; a callable returns rows that have NaN filled in.
@@ -70,48 +224,35 @@ def chunks(
 
 
 def _opened(source: Any, columns: Sequence[str] | None, weights: Any, missing: Missing) -> Chunks:
-    is_file = isinstance(source, str | os.PathLike) or is_dataset(source)
-    if missing != "error" and not is_file:
-        raise ValueError("missing applies to files; drop rows of arrays and chunks, or fill them")
-    if isinstance(source, Chunks):
-        if columns is not None or weights is not None:
-            raise ValueError(
-                "chunks have their columns and weights already: name them when making those"
-            )
-        return copy(source)
-    if isinstance(source, np.ndarray):
-        if columns is not None or isinstance(weights, str):
-            raise ValueError("an array has no column names; give weights as an array")
-        return ArrayChunks(source, weights)
-    if weights is not None and not isinstance(weights, str):
-        raise ValueError(
-            "weights as an array belong to an array of rows; name a column, or give chunks as "
-            "pairs (rows, weights)"
-        )
-    if is_file:
-        known = is_dataset(source)
-        table = DatasetTable(source, "the data set") if known else open_table(source)
+    is_set = is_dataset(source)
+    if isinstance(source, str | os.PathLike) or is_set:
+        if weights is not None and not isinstance(weights, str):
+            raise ValueError("weights as an array belong to an array of rows; name a column")
+        table = open_dataset(source, "the data set") if is_set else open_table(source)
         return TableChunks(table, *pick_columns(table, columns, weights), missing=missing)
+    if missing != "error":
+        raise ValueError("missing applies to files; drop rows of arrays and chunks, or fill them")
+    if isinstance(source, np.ndarray) and columns is None and not isinstance(weights, str):
+        return ArrayChunks(source, weights)
+    if columns is not None or weights is not None:
+        raise ValueError(
+            "columns and weights by name belong to files; give arrays their weights as an array, "
+            "and chunks as pairs (rows, weights)"
+        )
+    if isinstance(source, Chunks):
+        return copy(source)
     if callable(source):
-        return IterableChunks(source, columns, weights, again=True)
+        return IterableChunks(source, again=True)
     if not isinstance(source, Iterable):
         raise TypeError(
             "rows come from an array, the path of a file, a data set, an iterable of chunks "
             f"or a function that returns one; got {type(source).__name__}"
         )
-    once = isinstance(source, Iterator)
-    return IterableChunks(lambda: source, columns, weights, again=not once)
+    return IterableChunks(lambda: source, again=not isinstance(source, Iterator))
 
 
 def as_chunks(X: Any, sample_weight: ArrayLike | None) -> Chunks | None:
-    """Chunks of what is read in blocks; None for what is checked and kept in memory.
-
-    Parameters
-    ----------
-    X : anything that ``fit`` takes
-    sample_weight : array-like of shape (n,), optional
-        Only arrays have weights beside them.
-    """
+    """Chunks of what is read in blocks; None for what is checked and kept in memory."""
     if isinstance(X, np.ndarray):
         large = X.ndim == 2 and X.dtype.kind in "fiu" and X.size > LARGE
         return chunks(X, weights=sample_weight) if large else None
@@ -122,7 +263,9 @@ def as_chunks(X: Any, sample_weight: ArrayLike | None) -> Chunks | None:
             "sample_weight belongs to arrays; the weights of a stream come with its rows: "
             "chunks(source, weights=column), or chunks as pairs (rows, weights)"
         )
-    return X if isinstance(X, Chunks) else chunks(X)
+    rows = X if isinstance(X, Chunks) else chunks(X)
+    rows.n_seen = None
+    return rows
 
 
 def print_progress(show: Callable[[str], None] = print, unit: str = "rows") -> Progress:
@@ -136,3 +279,77 @@ def print_progress(show: Callable[[str], None] = print, unit: str = "rows") -> P
             show(f"{what}: {done:,}{'' if total is None else f' of {total:,}'} {unit}")
 
     return report
+
+
+class ArrayChunks(Chunks):
+    """An array in memory or on the disk, of which only blocks are copied."""
+
+    def __init__(self, X: NDArray[Any], weight: ArrayLike | None) -> None:
+        if X.ndim != 2 or X.dtype.kind not in "fiub":
+            raise ValueError(
+                f"rows must be an array of numbers of shape (n, d), got {X.dtype} of shape "
+                f"{X.shape}"
+            )
+        self.X = X
+        self.n_rows, self.n_columns = X.shape
+        self.weight = np.broadcast_to(np.asarray(1.0 if weight is None else weight), (len(X),))
+
+    def read(self) -> Iterator[Part]:
+        """Blocks of rows."""
+        size = block_size(self.n_columns)
+        for array in (self.X, self.weight):
+            check_length(array)
+        for start in range(0, len(self.X), size):
+            part = slice(start, start + size)
+            yield (
+                np.array(self.X[part], dtype=np.float64, order="C"),
+                np.array(self.weight[part], dtype=np.float64),
+            )
+            for array in (self.X, self.weight):
+                release_pages(array)
+
+
+class IterableChunks(Chunks):
+    """Chunks from an iterator, which can be read once, or from a function that makes iterators.
+
+    Chunks are arrays, data frames or pairs (rows, weights).
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Any]], *, again: bool) -> None:
+        self.make, self.again = make, again
+        source = iter(make())
+        head = next(source, None)
+        if head is None:
+            raise ValueError("the source has no chunks; an iterator can be read once only")
+        rows, _, self.names = _part(head, 0)
+        self.n_columns = rows.shape[1]
+        self.source: Iterator[Any] | None = None if again else chain([head], source)
+
+    def read(self) -> Iterator[Part]:
+        """Chunks as they come; those of an iterator are gone afterwards."""
+        source = self.make() if self.source is None else self.source
+        if not self.again:
+            self.source = iter(())
+        for number, chunk in enumerate(source):
+            rows, weight, names = _part(chunk, number)
+            if rows.shape[1] != self.n_columns or names != self.names:
+                raise ValueError(
+                    f"chunk {number} has the columns {names or rows.shape[1]}, but the first one "
+                    f"has {self.names or self.n_columns}; give all chunks the same"
+                )
+            if len(rows):
+                yield rows, weight
+
+
+def _part(chunk: Any, number: int) -> tuple[Array, Array, list[str] | None]:
+    """Rows, weights and names of a chunk."""
+    weight = None
+    if isinstance(chunk, tuple):
+        if len(chunk) != 2:
+            raise ValueError(
+                f"chunk {number} is a tuple of {len(chunk)}; a pair is (rows, weights)"
+            )
+        chunk, weight = chunk
+    if type(chunk).__module__.startswith("pyarrow."):
+        chunk = chunk.to_pandas()
+    return *as_part(chunk, weight, f"chunk {number}"), names_of(chunk)

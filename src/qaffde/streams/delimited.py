@@ -8,13 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qaffde.streams.arrow import import_pyarrow
-from qaffde.streams.table import DataError, Table, clear_errors, made_names, shortened
+from qaffde.streams.table import (
+    DataError,
+    Table,
+    clear_errors,
+    import_pyarrow,
+    made_names,
+    shortened,
+)
 
 BLOCK_BYTES = 1 << 22
-LOOKED_AT = 1 << 18
-"""Bytes that tell delimiter, header and types."""
-LOOKED_AT_RECORDS = 200
+LOOKED_AT, LOOKED_AT_LINES, LOOKED_AT_RECORDS = 1 << 18, 20, 200
+"""Bytes that tell delimiter, header and types; more where these are fewer lines, up to a limit."""
+MAX_LOOKED_AT = 1 << 26
 DELIMITERS = (",", "\t", ";", "|")
 MISSING = frozenset(
     ("", ".", "?", "-", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a")
@@ -24,83 +30,66 @@ CELL_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?.*invalid value
 Records = Sequence[Sequence[str]]
 
 
-class DelimitedTable(Table):
-    """A table in text, also compressed.
-
-    Parameters
-    ----------
-    path : Path
-    label : str
-    delimiter : str, optional
-        Found where it is not given.
-    header : bool, optional
-        Whether the first record has names; found where it is not given.
-    """
+def open_text(
+    path: Path, label: str, delimiter: str | None = None, *, header: bool | None = None
+) -> Table:
+    """Table in text, also compressed; delimiter and header are found where not given."""
+    pa = import_pyarrow()
+    import pyarrow.csv as text
 
     kind = "text with delimiters"
+    with clear_errors(label, kind):
+        with pa.input_stream(str(path), compression="detect") as stream:
+            start = read_lines(stream, label)
+        look = take_look(start, label, delimiter)
+        block_bytes = max(BLOCK_BYTES, 4 * max(map(len, start.split(b"\n"))))
+        first, *rest = look.records
+        named = has_header(first, rest) if header is None else header
+        body = rest if named else look.records
+        names = made_names(len(first))
+        if named:
+            names = [cell.strip() or made for cell, made in zip(first, names, strict=True)]
+        numeric = [all(map(is_number, cells_of(body, j))) for j in range(len(names))]
 
-    def __init__(
-        self, path: Path, label: str, delimiter: str | None = None, *, header: bool | None = None
-    ) -> None:
-        self.path = path
-        with clear_errors(label, self.kind):
-            with self._stream() as stream:
-                self.look = take_look(stream.read(LOOKED_AT), label, delimiter)
-            first, *rest = self.look.records
-            self.header = has_header(first, rest) if header is None else header
-            body = rest if self.header else self.look.records
-            names = made_names(len(first))
-            if self.header:
-                names = [cell.strip() or made for cell, made in zip(first, names, strict=True)]
-            numeric = [all(map(is_number, cells_of(body, j))) for j in range(len(names))]
-        size, n_rows = path.stat().st_size, None if body else 0
-        super().__init__(label, names, numeric, size, named=self.header, n_rows=n_rows)
-
-    def _stream(self) -> Any:
-        return import_pyarrow().input_stream(str(self.path), compression="detect")
-
-    def _read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
-        names = [self.names[j] for j in columns]
-        try:
-            for batch in self._reader(columns, floats):
-                yield batch.rename_columns(names)
-        except ValueError as error:
-            raise self._explained(error) from None
-
-    def _reader(self, columns: Sequence[int], floats: Collection[int]) -> Any:
-        pa = import_pyarrow()
-        import pyarrow.csv as text
-
-        kinds = [pa.float64() if j in floats else pa.string() for j in range(len(self.names))]
+    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
+        kinds = [pa.float64() if j in floats else pa.string() for j in range(len(names))]
         types = {str(j): kind for j, kind in enumerate(kinds)}
-        return text.open_csv(
-            self._stream(),
-            text.ReadOptions(
-                use_threads=False,
-                block_size=BLOCK_BYTES,
-                column_names=list(types),
-                skip_rows=self.look.n_blank,
-                skip_rows_after_names=int(self.header),
-            ),
-            text.ParseOptions(delimiter=self.look.delimiter, newlines_in_values=True),
-            text.ConvertOptions(
-                column_types=types,
-                null_values=sorted(MISSING),
-                include_columns=[str(j) for j in columns],
-            ),
-        )
+        try:
+            batches = text.open_csv(
+                pa.input_stream(str(path), compression="detect"),
+                text.ReadOptions(
+                    use_threads=False,
+                    block_size=block_bytes,
+                    column_names=list(types),
+                    skip_rows=look.n_blank,
+                    skip_rows_after_names=int(named),
+                ),
+                text.ParseOptions(delimiter=look.delimiter, newlines_in_values=True),
+                text.ConvertOptions(
+                    column_types=types,
+                    null_values=sorted(MISSING),
+                    include_columns=[str(j) for j in columns],
+                ),
+            )
+            for batch in batches:
+                yield batch.rename_columns([names[j] for j in columns])
+        except ValueError as error:
+            raise _explained(error, label, names, look.n_blank) from None
 
-    def _explained(self, error: ValueError) -> ValueError:
-        """Error that names the column and the value, where a cell is wrong."""
-        found = CELL_ERROR.search(str(error))
-        if found is None:
-            return error
-        column, row, value = found.groups()
-        where = "" if row is None else f" in line {int(row) + self.look.n_blank}"
-        return DataError(
-            f"{self.label}: column {self.names[int(column)]!r} has {shortened(value, 60)!r}"
-            f"{where}, which is not a number; correct it, or leave the column out with columns="
-        )
+    return Table(label, kind, names, numeric, read, None if body else 0, named)
+
+
+def _explained(error: ValueError, label: str, names: Sequence[str], n_blank: int) -> ValueError:
+    """Error that names the column and the value, where a cell is wrong."""
+    found = CELL_ERROR.search(str(error))
+    if found is None:
+        return error
+    column, row, value = found.groups()
+    where = "" if row is None else f" in line {int(row) + n_blank}"
+    return DataError(
+        f"{label}: column {names[int(column)]!r} has {shortened(value, 60)!r}{where}, which is "
+        "not a number; correct it, or leave the column out with columns="
+    )
 
 
 def is_number(cell: str) -> bool:
@@ -139,6 +128,19 @@ class Look(NamedTuple):
     records: list[list[str]]
 
 
+def read_lines(stream: Any, label: str) -> bytes:
+    """First whole lines of a stream: enough to tell what it holds, or all of it."""
+    start = b""
+    while start.count(b"\n") < LOOKED_AT_LINES and len(start) < MAX_LOOKED_AT:
+        more = stream.read(max(LOOKED_AT, len(start)))
+        if not more:
+            return start
+        start += more
+    if b"\n" not in start:
+        raise DataError(f"{label} has no line that ends within {len(start) >> 20} MB")
+    return start[: start.rindex(b"\n") + 1]
+
+
 def take_look(start: bytes, label: str, delimiter: str | None) -> Look:
     """Delimiter and first records of text that begins with some bytes.
 
@@ -147,8 +149,6 @@ def take_look(start: bytes, label: str, delimiter: str | None) -> Look:
     >>> take_look(b"a;b" + bytes([10]) + b"1;2", "text", None)
     Look(n_blank=0, delimiter=';', records=[['a', 'b'], ['1', '2']])
     """
-    if len(start) == LOOKED_AT and b"\n" in start:
-        start = start[: start.rindex(b"\n") + 1]
     try:
         text = start.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -1,12 +1,23 @@
-"""Which reader a file needs, by its name or by how it begins."""
+"""Files of every format as tables, by their names or by how they begin."""
 
+import mmap
 import os
+import shutil
+import tempfile
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from qaffde.streams.arrays import open_npy, open_npz
-from qaffde.streams.arrow import ArrowTable, DatasetTable, import_pyarrow
-from qaffde.streams.delimited import DelimitedTable
-from qaffde.streams.table import DataError, Table
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from qaffde.streams.delimited import open_text
+from qaffde.streams.table import DataError, Table, clear_errors, import_pyarrow, made_names
 
 SUFFIXES = {
     ".csv": "csv",
@@ -29,7 +40,11 @@ MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
-READERS = {"parquet": DatasetTable, "arrow": ArrowTable, "npy": open_npy, "npz": open_npz}
+BUFFER_BYTES = 1 << 20
+"""Of each column; without a limit pyarrow keeps all that it has read of a Parquet file."""
+MAX_MEMBERS = 10_000
+HEADER_ERRORS = (SyntaxError, tokenize.TokenError, RecursionError, EOFError, OverflowError)
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
 def open_table(
@@ -37,13 +52,7 @@ def open_table(
 ) -> Table:
     """Table of a file: CSV, TSV, Parquet (also a folder), Arrow, Feather, NPY or NPZ.
 
-    Parameters
-    ----------
-    source : path
-    label : str, optional
-        What messages call it; its path by default.
-    header : bool, optional
-        Whether text has names in its first record; found where it is not given.
+    `label` is what messages call it; `header`, whether text begins with names, is found if None.
     """
     import_pyarrow()
     path, label = Path(source), label or os.fspath(source)
@@ -51,7 +60,7 @@ def open_table(
         raise FileNotFoundError(f"{label} does not exist")
     kind = "parquet" if path.is_dir() else format_of(path) or _sniffed(path)
     if kind not in READERS:
-        return DelimitedTable(path, label, "\t" if kind == "tsv" else None, header=header)
+        return open_text(path, label, "\t" if kind == "tsv" else None, header=header)
     if header is not None:
         raise DataError(f"{label} is not text, so header does not apply")
     return READERS[kind](path, label)
@@ -76,3 +85,182 @@ def _sniffed(path: Path) -> str:
     with path.open("rb") as file:
         start = file.read(8)
     return next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), "text")
+
+
+def holds_numbers(kind: Any) -> bool:
+    """Whether a type of Arrow is numeric, or has missing values only."""
+    types = import_pyarrow().types
+    tests = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def matrix(batch: Any) -> NDArray[np.float64]:
+    """Numbers (n, d) of a batch, NaN where they are missing."""
+    pa = import_pyarrow()
+    columns = [column.cast(pa.float64(), safe=False) for column in batch.columns]
+    arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
+    return np.stack(arrays, axis=1) if arrays else np.empty((batch.num_rows, 0))
+
+
+def is_dataset(source: object) -> bool:
+    """Whether something is a data set of pyarrow, without importing that."""
+    return "pyarrow._dataset" in {kind.__module__ for kind in type(source).__mro__}
+
+
+def open_dataset(source: Any, label: str) -> Table:
+    """Table of a Parquet file, a folder of them, or any data set of pyarrow.
+
+    Only the columns that are asked for are read.
+    """
+    import_pyarrow()
+    import pyarrow.dataset as ds
+
+    with clear_errors(label, "Parquet"):
+        if not is_dataset(source):
+            partitioning = "hive" if os.path.isdir(source) else None
+            source = ds.dataset(os.fspath(source), format="parquet", partitioning=partitioning)
+        names, n_rows = source.schema.names, source.count_rows()
+        numeric = [holds_numbers(kind) for kind in source.schema.types]
+    options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
+    if isinstance(getattr(source, "format", None), ds.ParquetFileFormat):
+        options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
+        )
+
+    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
+        chosen = [names[j] for j in columns]
+        return iter(source.to_batches(columns=chosen, batch_size=size, **options))
+
+    return Table(label, "Parquet", names, numeric, read, n_rows)
+
+
+def open_arrow(path: Path, label: str) -> Table:
+    """Table in Arrow's own formats: a file (Feather) or a stream."""
+    pa = import_pyarrow()
+
+    def reader() -> Any:
+        with path.open("rb") as file:
+            is_file = file.read(6) == b"ARROW1"
+        source = pa.memory_map(str(path))
+        return pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+
+    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
+        batches, chosen = reader(), [names[j] for j in columns]
+        if hasattr(batches, "num_record_batches"):
+            batches = map(batches.get_batch, range(batches.num_record_batches))
+        return (batch.select(chosen) for batch in batches)
+
+    with clear_errors(label, "Arrow"):
+        schema = reader().schema
+        names, numeric = schema.names, [holds_numbers(kind) for kind in schema.types]
+    return Table(label, "Arrow", names, numeric, read)
+
+
+def array_table(
+    label: str, columns: list[NDArray[Any]], names: list[str], *, named: bool = True
+) -> Table:
+    """Table of columns that are arrays, usually on the disk."""
+    n_rows = len(columns[0]) if columns else 0
+
+    def part(j: int, rows: slice, *, as_float: bool) -> NDArray[Any]:
+        values = columns[j][rows]
+        return values.astype(np.float64 if as_float else values.dtype.newbyteorder("="))
+
+    def read(chosen: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
+        pa = import_pyarrow()
+        for j in chosen:
+            check_length(columns[j])
+        for start in range(0, n_rows, size):
+            rows = slice(start, start + size)
+            parts = [pa.array(part(j, rows, as_float=j in floats)) for j in chosen]
+            yield pa.RecordBatch.from_arrays(parts, names=[names[j] for j in chosen])
+            for j in chosen:
+                release_pages(columns[j])
+
+    numeric = [column.dtype.kind in "fiu" for column in columns]
+    return Table(label, "NumPy", names, numeric, read, n_rows, named)
+
+
+def _map_of(array: NDArray[Any]) -> Any:
+    """The memory map that an array is a view of; None for an array in memory."""
+    base: Any = array
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    return base if isinstance(getattr(base, "_mmap", None), mmap.mmap) else None
+
+
+def release_pages(array: NDArray[Any]) -> None:
+    """Give back the pages of a file that is mapped, unless they hold changes of their own."""
+    base = _map_of(array)
+    if base is not None and base.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        base._mmap.madvise(mmap.MADV_DONTNEED)
+
+
+def check_length(array: NDArray[Any]) -> None:
+    """Reject a file that was cut since it was mapped: reading beyond its end kills the process."""
+    base = _map_of(array)
+    if base is not None and base._mmap.size() < base.offset + base.nbytes:
+        raise DataError(f"{base.filename} became shorter while it was read")
+
+
+def open_npy(path: Path, label: str) -> Table:
+    """Table of one array of one or two dimensions, or of records."""
+    return _table_of(_mapped(path, label), label)
+
+
+def open_npz(path: Path, label: str) -> Table:
+    """Table of the one array of two dimensions, or of equally long columns.
+
+    Members are unpacked onto the disk, so that they need not fit into memory.
+    """
+    arrays = {}
+    with clear_errors(label, "NPZ", *ZIP_ERRORS), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if len(members) > MAX_MEMBERS:
+            raise DataError(f"{label} has {len(members)} arrays, which is too many")
+        for member in members:
+            arrays[member.filename.removesuffix(".npy")] = _unpacked(archive, member, label)
+    if len(arrays) == 1:
+        return _table_of(next(iter(arrays.values())), label)
+    if any(array.ndim != 1 for array in arrays.values()):
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise DataError(
+            f"{label} must have one array, or one for each column, but it has {shapes}"
+        )
+    if len({len(array) for array in arrays.values()}) > 1:
+        raise DataError(f"{label}: its arrays differ in length, so they are not columns")
+    return array_table(label, list(arrays.values()), list(arrays))
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, label: str) -> NDArray[Any]:
+    """Array in a file that goes away together with it."""
+    with archive.open(member) as source, tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(source, copy)
+        copy.flush()
+        return _mapped(Path(copy.name), label)
+
+
+def _mapped(path: Path, label: str) -> NDArray[Any]:
+    with clear_errors(label, "NPY", *HEADER_ERRORS), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's of headers that Python 2 wrote
+        array = npy.open_memmap(path, mode="r")
+    if array.ndim not in (1, 2):
+        raise DataError(
+            f"{label} has {array.ndim} dimensions; a table is an array of shape (rows, columns)"
+        )
+    if not array.size:
+        raise DataError(f"{label} has no rows")
+    return array
+
+
+def _table_of(array: NDArray[Any], label: str) -> Table:
+    if array.dtype.names:
+        names = list(array.dtype.names)
+        if array.ndim != 1 or any(array[name].ndim != 1 for name in names):
+            raise DataError(f"{label} has records within rows; give it one number a field")
+        return array_table(label, [array[name] for name in names], names)
+    table = array if array.ndim == 2 else array[:, None]
+    return array_table(label, list(table.T), made_names(table.shape[1]), named=False)
+
+
+READERS = {"parquet": open_dataset, "arrow": open_arrow, "npy": open_npy, "npz": open_npz}

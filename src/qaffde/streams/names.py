@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from qaffde.extras import import_extra
 from qaffde.streams.blocks import Array
-from qaffde.streams.table import DataError
+from qaffde.streams.table import DataError, made_names
 
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
@@ -14,14 +15,8 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
     """Rows with the names that an estimator keeps or expects."""
     if names is None:
         return X
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "columns with names need pandas, which is not installed; run: pip install "
-            "'qaffde[data]'"
-        ) from error
-    return pd.DataFrame(X, columns=list(names))
+    pandas = import_extra("pandas", "data", "columns with names need")
+    return pandas.DataFrame(X, columns=list(names))
 
 
 def names_of(rows: Any) -> list[str] | None:
@@ -37,16 +32,21 @@ def names_of(rows: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def names_in(model: Any) -> list[str] | None:
+    """Names of a fitted model's columns, where its fit had them."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def column_names(model: Any) -> list[str]:
+    """Names of a fitted model's columns, made up where its fit had none."""
+    return names_in(model) or made_names(model.n_features_in_)
+
+
 def find_columns(texts: Sequence[str], names: Sequence[str], label: str) -> list[int]:
     """Numbers of columns that are given as names, numbers or ranges, by commas or one by one.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        A column's name comes before its number.
-    names : sequence of str
-    label : str
-        What messages call the owner of the columns.
+    A column's name comes before its number; `label` is what messages call the columns' owner.
 
     Examples
     --------

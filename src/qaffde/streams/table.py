@@ -1,10 +1,15 @@
 """Tables in files: named columns that are read batch by batch."""
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+from qaffde.extras import import_extra
+
+BATCH_NUMBERS = 1 << 22
+"""Numbers of a batch, at most: wide tables have batches of fewer rows."""
 
 
 class DataError(ValueError):
@@ -14,65 +19,48 @@ class DataError(ValueError):
     """
 
 
-class Table(ABC):
+@dataclass(eq=False)
+class Table:
     """Columns of a file that can be read from its start as often as needed.
 
     Parameters
     ----------
-    label : str
-        What messages call the file.
+    label, kind : str
+        What messages call the file and its format.
     names : list of str
-        Of the columns; made up where the file has none.
+        Of the columns; made up where the file has none, which `named` tells.
     numeric : list of bool
         Which columns hold numbers, as far as can be told without reading everything.
-    n_bytes : int, optional
-        About how large all of it would be in memory; computed from `n_rows` by default.
-    named : bool
-        Whether the file has names.
+    open : callable
+        Makes record batches, of any size, from numbers of columns, those among them that must be
+        numbers or nulls, and the rows that a batch should have.
     n_rows : int or None
         None where only reading tells.
     """
 
+    label: str
     kind: str
-    """Name of the format, for messages."""
-    batch_rows = 32_768
-    """Rows of a batch, at most."""
+    names: list[str]
+    numeric: list[bool]
+    open: Callable[[Sequence[int], Collection[int], int], Iterator[Any]]
+    n_rows: int | None = None
+    named: bool = True
+    batch_rows = 32_768  # at most
 
-    def __init__(
-        self,
-        label: str,
-        names: list[str],
-        numeric: list[bool],
-        n_bytes: int | None = None,
-        *,
-        named: bool = True,
-        n_rows: int | None = None,
-    ) -> None:
-        self.label, self.names, self.numeric = label, names, numeric
-        self.named, self.n_rows = named, n_rows
-        self.n_bytes = 8 * (n_rows or 0) * len(names) if n_bytes is None else n_bytes
+    def __post_init__(self) -> None:
+        names, label = self.names, self.label
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
             raise DataError(
                 f"{label}: the column {shortened(twice, 60)!r} stands twice; rename one of them"
             )
-        if n_rows == 0 or not names:
+        if self.n_rows == 0 or not names:
             raise DataError(f"{label} has no rows")
+        self.batch_rows = max(1, min(self.batch_rows, BATCH_NUMBERS // len(names)))
 
     def read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
-        """Record batches of some columns, in the order given.
-
-        Parameters
-        ----------
-        columns : sequence of int
-        floats : collection of int
-            Columns that are wanted as numbers, missing values as nulls.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-        """
-        batches = self._read(columns, floats)
+        """Record batches of some columns, `floats` among them as numbers or nulls."""
+        batches = self.open(columns, floats, self.batch_rows)
         while (batch := self._next(batches)) is not None:
             for start in range(0, batch.num_rows, self.batch_rows):
                 yield batch.slice(start, self.batch_rows)
@@ -84,9 +72,10 @@ class Table(ABC):
                 batch.validate(full=True)
             return batch
 
-    @abstractmethod
-    def _read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
-        """Record batches of any size; see `read`."""
+
+def import_pyarrow() -> Any:
+    """The package pyarrow, or an error that says how to install it."""
+    return import_extra("pyarrow", "data", "reading and writing data needs")
 
 
 def made_names(n: int) -> list[str]:
@@ -101,13 +90,14 @@ def made_names(n: int) -> list[str]:
 
 
 @contextmanager
-def clear_errors(label: str, kind: str) -> Iterator[None]:
+def clear_errors(label: str, kind: str, *more: type[Exception]) -> Iterator[None]:
     """Turn whatever a reader of a format raises on broken content into one line."""
+    usual = (OSError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError)
     try:
         yield
     except DataError:
         raise
-    except (OSError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError) as error:
+    except usual + more as error:
         if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
             raise
         raise DataError(f"{label} cannot be read as {kind}: {shortened(error)}") from None

@@ -7,20 +7,9 @@
 (1000,)
 """
 
-from typing import Any
-
-from qaffde.targets.arc import Arc
 from qaffde.targets.base import Target
-from qaffde.targets.gaussians import EqualGaussians, bimodal_l, binomial, star_eight
-from qaffde.targets.potentials import (
-    RidgePotential,
-    RingPotential,
-    potential_2,
-    potential_3,
-    potential_4,
-)
-from qaffde.targets.random_gmm import RandomGMM
-from qaffde.targets.swiss_roll import SwissRoll
+from qaffde.targets.curved import Arc, RidgePotential, RingPotential, SwissRoll, ridge_potentials
+from qaffde.targets.gaussians import EqualGaussians, bimodal_l, binomial, random_gmm, star_eight
 
 TARGETS: dict[str, Target] = {
     target.name: target
@@ -29,9 +18,7 @@ TARGETS: dict[str, Target] = {
         bimodal_l(),
         binomial(),
         RingPotential(),
-        potential_2(),
-        potential_3(),
-        potential_4(),
+        *ridge_potentials(),
         star_eight(),
         SwissRoll(),
     )
@@ -43,37 +30,23 @@ __all__ = [
     "TARGETS",
     "Arc",
     "EqualGaussians",
-    "RandomGMM",
     "RidgePotential",
     "RingPotential",
     "SwissRoll",
     "Target",
     "get_target",
+    "random_gmm",
 ]
 
 
-def get_target(name: str, **options: Any) -> Target:
-    """Look up a benchmark density by its name.
-
-    Parameters
-    ----------
-    name : str
-        One of ``PLANAR``, or ``"random_gmm"``.
-    **options
-        Arguments of `RandomGMM`: ``n_dims``, ``scale``, ``random_state``.
+def get_target(name: str) -> Target:
+    """Look up a benchmark density of two columns by its name, one of ``PLANAR``.
 
     Examples
     --------
     >>> get_target("swiss_roll")
     <Target swiss_roll, n_dims=2>
-    >>> get_target("random_gmm", n_dims=5, scale=0.2)
-    <Target random_gmm, n_dims=5>
     """
-    if name == RandomGMM.name:
-        return RandomGMM(**options)
     if name not in TARGETS:
-        known = ", ".join([*PLANAR, RandomGMM.name])
-        raise ValueError(f"unknown target {name!r}; choose one of {known}")
-    if options:
-        raise TypeError(f"{name} takes no options, got {', '.join(options)}")
+        raise ValueError(f"unknown target {name!r}; choose one of {', '.join(PLANAR)}")
     return TARGETS[name]

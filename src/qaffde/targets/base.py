@@ -6,10 +6,10 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_scalar
 
 FloatArray = NDArray[np.float64]
-RandomState = int | np.random.Generator | np.random.RandomState | None
+RandomState = int | np.random.Generator | None
 
 TAIL_MASS = 1e-9
 _BLOCK = 256  # rows at a time: intermediate arrays stay in the processor's cache
@@ -40,15 +40,15 @@ class Target(ABC):
         ----------
         n_samples : int
             Number of points, at least one.
-        random_state : None, int, numpy.random.Generator or numpy.random.RandomState
+        random_state : None, int or numpy.random.Generator
             Source of randomness. The same integer gives the same points; a generator is advanced.
 
         Returns
         -------
         ndarray of shape (n_samples, n_dims), float64
         """
-        check_positive_integer("n_samples", n_samples)
-        return self._sample(int(n_samples), as_generator(random_state))
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        return self._sample(int(n_samples), np.random.default_rng(random_state))
 
     def log_prob(self, X: ArrayLike) -> FloatArray:
         """Logarithm of the density, computed in the log domain; ``-inf`` where it is zero.
@@ -65,7 +65,8 @@ class Target(ABC):
         if points.shape[1] != self.n_dims:
             raise ValueError(f"{self.name} has {self.n_dims} columns, X has {points.shape[1]}")
         with np.errstate(over="ignore"):  # a square beyond 1e308 is a density of exactly zero
-            return np.concatenate([self._log_prob(rows) for rows in _blocks(points)])
+            blocks = np.array_split(points, -(-len(points) // _BLOCK))
+            return np.concatenate([self._log_prob(rows) for rows in blocks])
 
     @property
     @abstractmethod
@@ -84,38 +85,6 @@ class Target(ABC):
 
     def __repr__(self) -> str:
         return f"<Target {self.name}, n_dims={self.n_dims}>"
-
-
-def _blocks(X: FloatArray) -> list[FloatArray]:
-    return np.array_split(X, -(-len(X) // _BLOCK))
-
-
-def check_positive_integer(name: str, value: object) -> None:
-    """Raise unless ``value`` is an integer of at least one."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value!r}")
-
-
-def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Turn any accepted ``random_state`` into a NumPy generator.
-
-    A legacy ``RandomState`` seeds a new generator with a draw of its own, so it advances, too.
-
-    Examples
-    --------
-    >>> as_generator(0).random() == as_generator(0).random()
-    True
-    """
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**32, size=4, dtype=np.uint32))
-    if random_state is None or isinstance(random_state, Integral | np.random.Generator):
-        return np.random.default_rng(random_state)
-    raise TypeError(
-        "random_state must be None, an integer, a numpy.random.Generator or a "
-        f"numpy.random.RandomState, got {random_state!r}"
-    )
 
 
 def tail_quantile(n_tails: int) -> float:

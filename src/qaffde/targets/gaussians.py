@@ -1,9 +1,13 @@
-"""Mixtures of equally weighted Gaussians: binomial, bimodal_l and star_eight."""
+"""Mixtures of equally weighted Gaussians: binomial, bimodal_l, star_eight and random ones."""
+
+from numbers import Integral
 
 import numpy as np
 from scipy.special import logsumexp
+from scipy.stats import random_correlation
+from sklearn.utils import check_scalar
 
-from qaffde.targets.base import FloatArray, Target, gaussian_support
+from qaffde.targets.base import FloatArray, RandomState, Target, gaussian_support
 
 
 class EqualGaussians(Target):
@@ -45,19 +49,13 @@ class EqualGaussians(Target):
         return X
 
     def _log_prob(self, X: FloatArray) -> FloatArray:
-        squared_distances = np.stack(
-            [
-                _squared_norms(whitener @ (X.T - mean[:, None]))
-                for mean, whitener in zip(self.means, self._whiteners, strict=True)
-            ]
-        )  # (K, n): one component at a time, never (K, d, n)
+        squares = [
+            np.square(whitener @ (X.T - mean[:, None])).sum(axis=0)
+            for mean, whitener in zip(self.means, self._whiteners, strict=True)
+        ]  # one component at a time, never (K, d, n)
         log_peaks = np.linalg.slogdet(self._whiteners).logabsdet - np.log(len(self.means))
-        log_p = logsumexp(log_peaks[:, None] - squared_distances / 2, axis=0)
+        log_p = logsumexp(log_peaks[:, None] - np.stack(squares) / 2, axis=0)
         return log_p - self.n_dims / 2 * np.log(2 * np.pi)
-
-
-def _squared_norms(columns: FloatArray) -> FloatArray:
-    return np.einsum("dn,dn->n", columns, columns)
 
 
 def binomial() -> EqualGaussians:
@@ -103,3 +101,46 @@ def star_eight() -> EqualGaussians:
     rotations = np.stack([rays, normals], axis=2)  # columns: along and across the ray
     covariances = rotations @ np.diag([1.0, 0.16**2]) @ rotations.transpose(0, 2, 1)
     return EqualGaussians("star_eight", 3 * rays, covariances)
+
+
+def random_gmm(n_dims: int, scale: float = 1.0, random_state: RandomState = 0) -> EqualGaussians:
+    r"""Mixture of 10 d equal Gaussians with random means and correlations.
+
+    .. math:: p(x) = \frac{1}{10 d} \sum_k N(x;\, \mu_k, s^2 C_k), \qquad \mu_k \sim U(0, 1)^d
+
+    The eigenvalues of the correlation matrix C_k are uniform, scaled to sum to d; the matrix
+    itself is drawn by the algorithm of Davies and Higham (2000).
+
+    Parameters
+    ----------
+    n_dims : int
+        Dimension d.
+    scale : float, default=1.0
+        Marginal standard deviation s of every component. 1 is the paper's text, and the modes
+        overlap; 0.2 keeps them apart.
+    random_state : None, int or numpy.random.Generator, default=0
+        Draws the means and the correlations, not the samples.
+
+    Examples
+    --------
+    >>> target = random_gmm(3, scale=0.2, random_state=0)
+    >>> target.sample(5, random_state=1).shape
+    (5, 3)
+    >>> bool(np.allclose(np.diagonal(target.covariances, 0, 1, 2), 0.2**2))
+    True
+    """
+    check_scalar(n_dims, "n_dims", Integral, min_val=1)
+    if not 0 < scale < np.inf:
+        raise ValueError(f"scale must be a positive number, got {scale!r}")
+    rng = np.random.default_rng(random_state)
+    means = rng.uniform(size=(10 * n_dims, n_dims))
+    correlations = np.stack([_random_correlation(n_dims, rng) for _ in means])
+    return EqualGaussians("random_gmm", means, scale**2 * correlations)
+
+
+def _random_correlation(n_dims: int, rng: np.random.Generator) -> FloatArray:
+    if n_dims == 1:  # SciPy wants two columns
+        return np.ones((1, 1))
+    eigenvalues = rng.uniform(size=n_dims)
+    eigenvalues *= n_dims / eigenvalues.sum()
+    return random_correlation.rvs(eigenvalues, random_state=rng)

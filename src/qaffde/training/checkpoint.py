@@ -1,16 +1,22 @@
 """Checkpoints: state of an interrupted fit, and whether a new fit may continue from it.
 
 A file is a magic word, a digest and a payload of tensors and plain values. The payload is read
-with ``weights_only=True``, so that no code in a file is ever run, and only once its digest is
-right.
+with ``weights_only=True``, so that no code in a file is ever run, only once its digest is right,
+and only if reading takes no more memory than the file.
 """
 
 import hashlib
 import io
 import os
+import pickle
+import pickletools
+import re
+import struct
 import time
 import warnings
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +24,22 @@ import torch
 from torch import Tensor
 
 from qaffde.files.atomic import write_atomically
+from qaffde.files.format import quoted
 
 State = dict[str, Any]
 Fingerprint = dict[str, str]
 
-MAGIC = b"qaffde-checkpoint-3\n"
+MAGIC = b"qaffde-checkpoint-4\n"
 DIGEST_SIZE = 16
 MAX_HASHED_BYTES = 1 << 24
+MADE = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
+"""Names that a payload may call; torch also lets it make byte arrays, of any size."""
+UNREADABLE = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
+    *(RuntimeError, TypeError, ValueError, pickle.UnpicklingError, struct.error),
+    zipfile.BadZipFile,
+)
+"""Errors of zipfile, pickletools and torch at a payload that torch did not write."""
 
 
 class CheckpointError(RuntimeError):
@@ -53,6 +68,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], every_seconds: float = 30.0) -> None:
         self.path = Path(path)
+        self._file = Path(os.path.realpath(path))  # a link stays when the file is removed
         self.every_seconds = every_seconds
         self._last_save = time.monotonic()
         self._warned = False
@@ -60,11 +76,10 @@ class Checkpoint:
             raise FileNotFoundError(
                 f"the directory of checkpoint {self.path} does not exist; create it first"
             )
-
-    @classmethod
-    def of(cls, where: "Checkpoint | str | os.PathLike[str]") -> "Checkpoint":
-        """The checkpoint itself, or that at a path."""
-        return where if isinstance(where, Checkpoint) else cls(where)
+        if self._file.exists() and not self._file.is_file():
+            raise CheckpointError(
+                f"checkpoint {self.path} is a directory, a device or a pipe; name a regular file"
+            )
 
     @property
     def due(self) -> bool:
@@ -92,13 +107,7 @@ class Checkpoint:
         return state
 
     def peek(self) -> State | None:
-        """State in the file, of any fit, or None without a file.
-
-        Raises
-        ------
-        CheckpointError
-            If the file is damaged or is not a checkpoint.
-        """
+        """State in the file, of any fit, or None without a file; see :meth:`load`."""
         saved = self._read()
         return None if saved is None else saved["state"]
 
@@ -115,28 +124,42 @@ class Checkpoint:
 
     def remove(self) -> None:
         """Delete the file, if there is one: the fit is over."""
-        self.path.unlink(missing_ok=True)
+        self._file.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, Any] | None:
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
+        if not self._file.exists():
             return None
-        saved: dict[str, Any] = torch.load(io.BytesIO(self._payload(content)), weights_only=True)
-        return saved
+        payload = self._payload()
+        with self.restoring():
+            _check_size(payload)
+            saved = torch.load(io.BytesIO(payload), weights_only=True)
+            if not isinstance(saved["fingerprint"], dict) or not isinstance(saved["state"], dict):
+                raise TypeError("no state of a fit")
+        return {**saved}
 
-    def _payload(self, content: bytes) -> bytes:
-        if not content.startswith(MAGIC):
-            raise CheckpointError(
-                f"{self.path} is not a checkpoint of this version; name another file, or "
-                "remove it to start anew"
-            )
-        digest, payload = _split(content[len(MAGIC) :], DIGEST_SIZE)
+    def _payload(self) -> bytes:
+        with self._file.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise CheckpointError(
+                    f"{self.path} is not a checkpoint of this version; name another file, or "
+                    "remove it to start anew"
+                )
+            digest, payload = file.read(DIGEST_SIZE), file.read()
         if _blake(payload) != digest:
-            raise CheckpointError(
-                f"checkpoint {self.path} is damaged or cut short; remove it to start anew"
-            )
+            raise self._damaged("is damaged or cut short")
         return payload
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Turn errors at what the file says into one that says what to do."""
+        try:
+            yield
+        except UNREADABLE as error:
+            reason = quoted(f"{type(error).__name__}: {error}")
+            raise self._damaged(f"cannot be read ({reason})") from None
+
+    def _damaged(self, what: str) -> CheckpointError:
+        return CheckpointError(f"checkpoint {self.path} {what}; remove it to start anew")
 
     def _warn(self, error: OSError) -> None:
         if not self._warned:
@@ -176,9 +199,18 @@ def _bytes(part: object) -> bytes:
     return repr(part).encode()
 
 
+def _check_size(payload: bytes) -> None:
+    """Complain about a payload whose reading would take more memory than it has bytes."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > len(payload):
+            raise ValueError("it is compressed")
+        (name,) = (entry for entry in entries if entry.filename.endswith("/data.pkl"))
+        plain = archive.read(name)
+    for code, argument, _ in pickletools.genops(plain):
+        if code.name == "GLOBAL" and not MADE.fullmatch(str(argument)):
+            raise ValueError(f"it calls {argument}")
+
+
 def _blake(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest()
-
-
-def _split(content: bytes, n: int) -> tuple[bytes, bytes]:
-    return content[:n], content[n:]

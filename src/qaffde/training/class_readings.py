@@ -19,7 +19,7 @@ L_c is:
     amplitude is the least-squares estimate of the class's share of the rows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from torch import Tensor
@@ -30,7 +30,6 @@ from qaffde.nn.class_density import normalized
 from qaffde.training.closed_form import ClassSums
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
-WITH_RIDGE = ("pretty_good", "coherent")
 ROUGH = 0.01
 """Relative error of eigenvalues that comparing readings, or starting from one, can bear."""
 
@@ -46,19 +45,30 @@ class ClassReader:
         Gram matrix of the features.
     tolerance : float
         Eigenvalues below this share of the largest count as zero.
+    error : float, default=0.0
+        Relative error of eigenvalues that is good enough.
+    max_rank : int or float, default=1
+        Largest rank that will be asked for: all ranks share their eigenpairs.
     """
 
     sums: ClassSums
     G: Tensor
     tolerance: float
+    error: float = 0.0
+    max_rank: int | float = 1
+    _known: dict[tuple[str, float], tuple[Tensor, Tensor]] = field(default_factory=dict)
 
-    def spectra(
-        self, measurement: str, ridge: float, rank: int, tolerance: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Eigenpairs (C, n) and (C, n, D) of the matrices of the classes in a measurement.
+    def factor(self, measurement: str, ridge: float, rank: int | float | str) -> Tensor:
+        """Factor of shape (C, r, D), of mass one."""
+        r = QF.resolve_rank(rank, self.G[0], 1.0)
+        if (measurement, ridge) not in self._known:
+            most = max(r, QF.resolve_rank(self.max_rank, self.G[0], 1.0))
+            self._known[measurement, ridge] = self._spectra(measurement, ridge, most)
+        lam, V = self._known[measurement, ridge]
+        return normalized(lam[:, :r, None].sqrt() * V[:, :r], self.G)
 
-        At most `rank` of each class, to a relative error of `tolerance`.
-        """
+    def _spectra(self, measurement: str, ridge: float, rank: int) -> tuple[Tensor, Tensor]:
+        """Eigenpairs (C, n) and (C, n, D) of the matrices of the classes in a measurement."""
         rho, psi, _ = self._means
         if measurement == "coherent":
             w = psi @ _power(self._pooled, -1.0, ridge)
@@ -69,19 +79,7 @@ class ClassReader:
         elif measurement == "pretty_good":
             R = _power(self._pooled, -0.5, ridge)
             rho = R @ rho @ R
-        return QF.leading_eigenpairs(rho, rank, tolerance)
-
-    def factor(
-        self,
-        measurement: str,
-        ridge: float,
-        rank: int | float | str,
-        tolerance: float = 0.0,
-    ) -> Tensor:
-        """Factor of shape (C, r, D), of mass one."""
-        r = QF.resolve_rank(rank, self.G[0], 1.0)
-        lam, V = self.spectra(measurement, ridge, r, tolerance)
-        return normalized(lam[..., None].sqrt() * V, self.G)
+        return QF.leading_eigenpairs(rho, rank, self.error)
 
     @cached_property
     def _means(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BornDensity, FourierFeatures, KernelMeasure
-from qaffde.training.config import DOUBLE, ComputeConfig
+from qaffde.parameters import DOUBLE, ComputeConfig
 
 ROUNDING = 1e-10
 """Share of the whole below which what is left of a difference is rounding."""
@@ -82,7 +82,7 @@ class Sums:
         """Sums over rows of shape (n, d) with weights of shape (n,), in blocks."""
         blocks = row_batches(Z, weight, compute.rows(features.n_features))
         batches = ((compute.tensor(z), compute.tensor(w)) for z, w in blocks)
-        rho = density_matrix(compute.features(features), batches).cpu()
+        rho = density_matrix(compute.module(features), batches).cpu()
         return cls(rho, float(weight.sum()), effective_count(weight))
 
     def __add__(self, other: "Sums") -> "Sums":
@@ -205,7 +205,7 @@ def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Te
     """Sum of w φ(x) φ(x)ᵀ over batches of points and weights; memory does not see their number.
 
     From the second batch on, features on a lattice leave their moments of waves behind, which is
-    much shorter (see :mod:`qaffde.functional.lattice`), and enter ρ in the end.
+    much shorter (see :mod:`qaffde.functional.fourier`), and enter ρ in the end.
 
     Parameters
     ----------
@@ -269,6 +269,25 @@ def read_square_root(
     r = QF.resolve_rank(rank, lam, min_trace)
     factor = (lam[:r, None] / lam[:r].sum()).sqrt() * V[:r] * gram_lam.rsqrt()
     return BornDensity(features, factor @ U.T, measure)
+
+
+def square_root_values(
+    features: FourierFeatures, rho: Tensor, measure: BaseMeasure, x: Tensor, tolerance: float
+) -> Tensor:
+    """Density over m of the full rank at x of shape (n, d), to judge a candidate.
+
+    On a lattice that takes neither the eigenpairs of ρ nor the features of the rows.
+    """
+    U, lam = QF.range_eigenpairs(measure.gram(features), tolerance)
+    inner = U.T @ rho @ U
+    lattice = QF.Lattice.of(features.W)
+    if lattice is None:
+        white = (features(x) @ U) * lam.rsqrt()
+        values = ((white @ inner) * white).sum(1)
+    else:
+        root = U * lam.rsqrt()
+        values = lattice.quadratic(root @ inner @ root.T, features.b, features.a, x)
+    return values.clamp(min=0.0) / inner.trace()
 
 
 READINGS: dict[str, Callable[..., BornDensity]] = {

@@ -1,4 +1,4 @@
-r"""Density matrix and encoder learned together, by the exact likelihood."""
+"""Density matrix and encoder learned together, by the exact likelihood."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,15 +15,12 @@ from qaffde.training.run import History, Run
 
 
 class LearnedBorn(Density):
-    r"""Born density that learns in the coordinates where it started.
+    r"""Born density that learns in the coordinates :math:`e = T^\top \phi` of a whitening.
 
-    With the factor :math:`L = A\, T^\top`, T the whitening of the features, one learning rate
-    serves all directions. While it trains, the ridge is part of its normalizer:
+    .. math:: \log p(x) = \log m(x) + \log \frac{\lVert A e \rVert^2}{\lVert A \rVert^2}
 
-    .. math:: \log p(x) = \log m(x) + \log \lVert L \phi(x) \rVert^2
-              - \log\bigl(\operatorname{tr}(L G L^\top) + \mu \lVert L \rVert^2\bigr)
-
-    and in ``eval`` mode it is a density.
+    There :math:`T^\top (G + \mu I) T = I`: one learning rate serves all directions, and the ridge
+    μ is part of the normalizer. In ``eval`` mode it is not, and this is a density.
 
     Parameters
     ----------
@@ -33,38 +30,32 @@ class LearnedBorn(Density):
     """
 
     transform: Tensor
+    share: Tensor
 
     def __init__(self, space: Whitening, state: DensityMatrix) -> None:
         super().__init__()
-        self.features = deepcopy(space.features)
+        self.features, self.measure = deepcopy(space.features), deepcopy(space.measure)
         self.state = DensityMatrix(state.factor.detach())
-        self.measure = deepcopy(space.measure)
-        self.ridge = space.ridge
         self.register_buffer("transform", space.transform)
-
-    @property
-    def factor(self) -> Tensor:
-        """The factor L of shape (r, D)."""
-        return self.state.factor @ self.transform.T
+        self.register_buffer("share", 1 - space.ridge / space.level)  # diagonal of T'GT
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,), less the ridge's penalty while training."""
-        L = self.factor
-        log_born = (self.features(x) @ L.T).square().sum(-1).log()
-        return log_born + self.measure.log_density(x) - self._log_mass(L)
+        log_born = self.state(self.features(x) @ self.transform)
+        return log_born + self.measure.log_density(x) - self._log_mass()
 
-    def _log_mass(self, L: Tensor) -> Tensor:
-        log_mass = self.measure.log_normalizer(L, self.features)
+    def _log_mass(self) -> Tensor | float:
         if isinstance(self.measure, KernelMeasure):
-            return self.state.log_trace() + log_mass
-        if not self.training:
-            return log_mass
-        return torch.logaddexp(log_mass, (self.ridge * L.square().sum()).log())
+            return self.measure.log_normalizer(self.transform, self.features)
+        if self.training:
+            return 0.0
+        squares = self.state.factor.square()
+        return ((squares * self.share).sum() / squares.sum()).log()
 
 
 def train_jointly(
-    born: LearnedBorn,
     space: Whitening,
+    state: DensityMatrix,
     around: Callable[[Density], Density],
     rows: Rows,
     valid: Rows,
@@ -76,10 +67,9 @@ def train_jointly(
 
     Parameters
     ----------
-    born : LearnedBorn
-        The start.
     space : Whitening
-        Its coordinates.
+    state : DensityMatrix
+        The start, in its coordinates.
     around : callable
         From the Born density to that of rows; its parameters learn in place.
     rows, valid : tuples of rows of shape (n, d) and weights of shape (n,)
@@ -92,6 +82,7 @@ def train_jointly(
     BornDensity, History
         The Born density inside, in double precision.
     """
+    born = LearnedBorn(space, state)
     density = around(born)
     device = space.level.device
     density.to(device, torch.float32)

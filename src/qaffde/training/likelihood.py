@@ -18,7 +18,10 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
@@ -30,8 +33,8 @@ from qaffde.nn import (
     KernelMeasure,
 )
 from qaffde.training.config import LoopConfig, TrainingConfig
-from qaffde.training.loop import MakeOptimizer, adam, train
-from qaffde.training.losses import negative_log_likelihood, state_likelihood
+from qaffde.training.loop import MakeOptimizer, adam, eager, train
+from qaffde.training.losses import expectation, negative_log_likelihood, state_likelihood
 from qaffde.training.run import History, Run
 
 NEGLIGIBLE = 0.01
@@ -44,7 +47,7 @@ BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
 POLISH_EPOCHS = 5
-LBFGS_ITERATIONS = 10
+LBFGS_ITERATIONS = 5
 """Iterations in a step of the loop, which evaluates the loss once more than they need."""
 
 
@@ -128,11 +131,11 @@ class Whitening:
         return DensityMatrix((lam[:, None].sqrt() * V).to(E))
 
     @torch.no_grad()
-    def log_prob(self, state: DensityMatrix, X: Tensor, E: Tensor) -> Tensor:
-        """Log-density of shape (N,) at rows whose coordinates are E, to float32's precision."""
+    def log_square(self, state: DensityMatrix, E: Tensor) -> Tensor:
+        """Log-density over m, of shape (N,), at coordinates E, to float32's precision."""
         squares = state.factor.to(self.level).square()
         mass = (squares * (1 - self.ridge / self.level)).sum() / squares.sum()
-        return state(E).to(self.level) + self.measure.log_density(X.to(self.level)) - mass.log()
+        return state(E).to(self.level) - mass.log()
 
     def density(self, state: DensityMatrix) -> BornDensity:
         """The density of a state of the coordinates."""
@@ -163,16 +166,10 @@ def whiten(
         one = torch.ones_like(features.a)
         return Whitening(features, measure, one.diag(), one, 0.0)
     share = min(NEGLIGIBLE * ridge, MAX_NEGLIGIBLE)
-    features = _trimmed(features, share)
+    features = features.trimmed(share)
     return Whitening.of(
         features, measure, measure.gram(features), ridge=ridge, tolerance=max(tolerance, share)
     )
-
-
-def _trimmed(features: FourierFeatures, share: float) -> FourierFeatures:
-    """Without features whose squared amplitude is below a share of the largest."""
-    keep = features.a.square() >= share * features.a.square().max()
-    return FourierFeatures(features.W[keep], features.b[keep], features.a[keep])
 
 
 class WhitenedState(nn.Module):
@@ -266,15 +263,40 @@ def maximize_state(
     )
 
 
+@torch.no_grad()
+def approximate_state(
+    start: DensityMatrix, E: Tensor, weight: Tensor, max_iter: int
+) -> DensityMatrix:
+    """State near the solution after a few iterations of SciPy's L-BFGS, to judge a candidate.
+
+    Much of the time of a small problem is that of calls, of which torch's optimizers make more.
+    """
+    shape, w = start.factor.shape, weight.to(E)
+
+    def loss(a: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        A = torch.from_numpy(a).reshape(shape).to(E)
+        value, gradient = expectation(A, E, w)
+        trace, mean = A.square().sum(), w.mean()
+        slope = 2 * mean / trace * A - gradient
+        total = float(mean * trace.log() - value)
+        return total, slope.double().flatten().cpu().numpy()
+
+    first = start.factor.detach().double().flatten().cpu().numpy()
+    options = {"maxiter": max_iter, "maxcor": 20}
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", options=options)
+    return DensityMatrix(torch.from_numpy(found.x).reshape(shape).to(E))
+
+
 def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
     """L-BFGS with a strong Wolfe line search, some iterations in each step."""
-    return torch.optim.LBFGS(
+    optimizer: torch.optim.Optimizer = eager(torch.optim.LBFGS)(
         parameters,
         lr=config.learning_rate,
         max_iter=LBFGS_ITERATIONS,
         history_size=20,
         line_search_fn="strong_wolfe",
     )
+    return optimizer
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,19 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import asdict, replace
+from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
-from qaffde.training.noise import seeded, twin
+from qaffde.training.noise import Noise, twin
 from qaffde.training.run import ALONE, History, Peers
 
 Rows = tuple[Tensor, ...]
@@ -29,12 +33,9 @@ Rows = tuple[Tensor, ...]
 MAX_FAILURES = 5
 """Recoveries in a row, before training is given up."""
 EVAL_BATCH_SIZE = 8192
-FEW_ROWS = 20
-"""With fewer rows nothing is held out."""
-
 
 Loss = Callable[..., Tensor]
-MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], torch.optim.Optimizer]
+MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], Optimizer]
 Report = Callable[[History], None]
 
 
@@ -42,43 +43,22 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 (a word for what happened)
     """The loss was not finite again and again, at ever smaller learning rates."""
 
 
-def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
+def eager(kind: type[Optimizer]) -> Any:
+    """An optimizer without the wrappers for torch's compiler, which they import when first called.
+
+    That import takes longer than a usual fit. Steps are taken without gradients, as in torch's.
+    """
+    wrapped = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: unwrap(getattr(kind, name)) for name in wrapped}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
+
+
+def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> Optimizer:
     """Adam with decoupled weight decay."""
-    return torch.optim.AdamW(
+    optimizer: Optimizer = eager(torch.optim.AdamW)(
         parameters, lr=config.learning_rate, weight_decay=config.weight_decay, foreach=True
     )
-
-
-def hold_out(
-    n: int,
-    fraction: float,
-    generator: Generator,
-    *,
-    most: int | None = None,
-    few: int = FEW_ROWS,
-) -> tuple[Tensor, Tensor]:
-    """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
-
-    Parameters
-    ----------
-    n : int
-    fraction : float
-        Share of the rows that is held out.
-    generator : torch.Generator
-    most : int, optional
-        Most rows that are held out.
-    few : int, default=20
-
-    Examples
-    --------
-    >>> chosen, held_out = hold_out(100, 0.1, torch.Generator())
-    >>> len(chosen), len(held_out)
-    (90, 10)
-    """
-    order = torch.randperm(n, generator=generator)
-    n_held_out = 0 if n < few else max(1, round(fraction * n))
-    n_held_out = n_held_out if most is None else min(n_held_out, most)
-    return order[n_held_out:], order[:n_held_out]
+    return optimizer
 
 
 def train(
@@ -144,59 +124,38 @@ def train(
     >>> history.stopped_by, round(line.weight.item(), 3)
     ('max_steps', 3.0)
     """
-    with seeded(twin(generator)):  # batches are those of a module without noise
-        run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
-        saver = _Saver(run, None if checkpoint is None else Checkpoint.of(checkpoint))
-        saver.resume()
-        try:
-            while not run.history.stopped_by:
-                if run.advance():
-                    saver.save_if_due()
-                    if report is not None:
-                        report(run.history)
-        except KeyboardInterrupt:
-            saver.save()
-            raise
-        except TrainingDiverged:
-            saver.remove()  # it would only diverge again
-            raise
-        finally:
-            module.load_state_dict(run.best_state)
-    saver.remove()
+    run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
+    file = checkpoint
+    if file is not None and not isinstance(file, Checkpoint):
+        file = Checkpoint(file)
+    identity = {} if file is None else run.fingerprint()
+    if file is not None and (saved := file.load(identity)) is not None:
+        with file.restoring():
+            run.restore(saved)
+    try:
+        while not run.history.stopped_by:
+            if run.advance():
+                if file is not None and file.due:
+                    file.save(run.good, identity)
+                if report is not None:
+                    report(run.history)
+    except KeyboardInterrupt:
+        if file is not None:
+            file.save(run.good, identity)
+        raise
+    except TrainingDiverged:
+        if file is not None:
+            file.remove()  # it would only diverge again
+        raise
+    finally:
+        module.load_state_dict(run.best_state)
+    if file is not None:
+        file.remove()
     return run.history
 
 
 class _NotFiniteError(ArithmeticError):
     """A loss or gradient that is NaN or infinite."""
-
-
-class _Batches:
-    """Endless batches of rows, each epoch in a new order, the last batch of each included."""
-
-    def __init__(self, rows: Rows, batch_size: int | None, generator: Generator) -> None:
-        self.rows = rows
-        self.batch_size = batch_size
-        self.generator = generator
-        self.order = torch.empty(0, dtype=torch.int64)
-        self.position = 0
-
-    def draw(self) -> Rows:
-        if self.batch_size is None:
-            return self.rows
-        if self.position >= len(self.order):
-            self.order = torch.randperm(len(self.rows[0]), generator=self.generator)
-            self.position = 0
-        chosen = self.order[self.position : self.position + self.batch_size]
-        self.position += self.batch_size
-        return tuple(part.index_select(0, chosen.to(part.device)) for part in self.rows)
-
-    def state(self) -> State:
-        seed = self.generator.get_state()
-        return {"order": self.order, "position": self.position, "generator": seed}
-
-    def restore(self, state: State) -> None:
-        self.order, self.position = state["order"], state["position"]
-        self.generator.set_state(state["generator"])
 
 
 class _Run:
@@ -213,12 +172,14 @@ class _Run:
         make_optimizer: MakeOptimizer,
         peers: Peers,
     ) -> None:
-        self.module, self.loss, self.valid, self.config = module.train(), loss, valid, config
-        self.peers = peers
+        self.module, self.loss, self.config, self.peers = module.train(), loss, config, peers
+        self.rows, self.valid, self.generator = rows, valid, generator
+        self.order, self.position = torch.empty(0, dtype=torch.int64), 0
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         peers.share_(self.parameters)
         self.optimizer = make_optimizer(self.parameters, config)
-        self.batches = _Batches(rows, config.batch_size, generator)
+        self.noise = Noise(twin(generator))  # batches are those of a module without noise
+        self.is_noisy = config.batch_size is not None  # line searches need the same loss again
         self.step, self.failures, self.stale = 0, 0, 0
         self.damping = 1.0
         self.history = History()
@@ -230,20 +191,23 @@ class _Run:
 
     def fingerprint(self) -> dict[str, str]:
         return fingerprint(
-            training_data=self.batches.rows,
+            training_data=self.rows,
             validation_data=self.valid,
             settings=replace(self.config, time_limit=None),
             optimizer=type(self.optimizer).__name__,
             initial_parameters=self.best_state,
-            random_state=self.batches.generator.get_state(),
+            random_state=self.generator.get_state(),
         )
 
     def state(self) -> State:
         return {
             "module": deepcopy(self.module.state_dict()),
             "optimizer": deepcopy(self.optimizer.state_dict()),
-            "batches": self.batches.state(),
-            "noise": torch.get_rng_state(),
+            "order": self.order,
+            "position": self.position,
+            "generator": self.generator.get_state(),
+            "noise": self.noise.generator.get_state(),
+            "is_noisy": self.is_noisy,
             "counters": [self.step, self.failures, self.stale],
             "damping": self.damping,
             "best_loss": self.best_loss,
@@ -255,8 +219,10 @@ class _Run:
 
     def restore(self, state: State) -> None:
         self._go_back(state)
-        self.batches.restore(state["batches"])
-        torch.set_rng_state(state["noise"])
+        self.order, self.position = state["order"], state["position"]
+        self.generator.set_state(state["generator"])
+        self.noise.generator.set_state(state["noise"])
+        self.is_noisy = state["is_noisy"]
         self.step, self.failures, self.stale = state["counters"]
         self.damping = state["damping"]
         self.best_loss, self.best_state = state["best_loss"], state["best_state"]
@@ -277,22 +243,34 @@ class _Run:
         """Take one step, and evaluate if it is time; whether an evaluation succeeded."""
         try:
             self._take_step()
-            if self._is_time_to_evaluate():
+            is_last = self.step >= self.config.max_steps or self._is_late()
+            if is_last or self.step % self.config.eval_every == 0:
                 self._evaluate()
                 return True
         except _NotFiniteError:
             self._recover()
         return False
 
+    def _batch(self) -> Rows:
+        """Next rows, each epoch in a new order, the last batch of each included."""
+        if self.config.batch_size is None:
+            return self.rows
+        if self.position >= len(self.order):
+            self.order = torch.randperm(len(self.rows[0]), generator=self.generator)
+            self.position = 0
+        chosen = self.order[self.position : self.position + self.config.batch_size]
+        self.position += self.config.batch_size
+        return tuple(part.index_select(0, chosen.to(part.device)) for part in self.rows)
+
     def _take_step(self) -> None:
-        batch = self.batches.draw()
+        batch = self._batch()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         self.step += 1
 
         def closure() -> Tensor:
             self.optimizer.zero_grad()
-            value = self.loss(self.module, *batch)
+            value = self._loss(batch)
             value.backward()
             value = value.detach()
             gradients = [p.grad for p in self.parameters if p.grad is not None]
@@ -304,11 +282,10 @@ class _Run:
 
         self.losses.append(float(self.optimizer.step(closure)))  # type: ignore[arg-type]
 
-    def _is_time_to_evaluate(self) -> bool:
-        return self.step % self.config.eval_every == 0 or self._is_over()
-
-    def _is_over(self) -> bool:
-        return self.step >= self.config.max_steps or self._is_late()
+    def _loss(self, batch: Rows) -> Tensor:
+        """Loss of a batch; a module that drew nothing until the first evaluation never does."""
+        with self.noise if self.is_noisy else nullcontext():
+            return self.loss(self.module, *batch)
 
     def _is_late(self) -> bool:
         limit = self.config.time_limit
@@ -318,6 +295,7 @@ class _Run:
         train_loss = sum(self.losses) / len(self.losses)
         valid_loss = math.nan if self.valid is None else self._held_out(self.valid)
         self.losses, self.failures = [], 0
+        self.is_noisy = self.is_noisy and self.noise.used
         self._compare(train_loss if self.valid is None else valid_loss)
         self._record(train_loss, valid_loss)
         self.good = self.state()
@@ -328,7 +306,7 @@ class _Run:
         self.module.eval()
         total = 0.0
         for batch in zip(*(part.split(EVAL_BATCH_SIZE) for part in valid), strict=True):
-            total += len(batch[0]) * float(self.loss(self.module, *batch))
+            total += len(batch[0]) * float(self._loss(batch))
         self.module.train()
         mean = torch.tensor(total / len(valid[0]), dtype=torch.float64)
         self.peers.average_([mean])
@@ -375,29 +353,3 @@ class _Run:
     def _go_back(self, state: State) -> None:
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
-
-
-class _Saver:
-    """The checkpoint of a run, if it has one."""
-
-    def __init__(self, run: _Run, checkpoint: Checkpoint | None) -> None:
-        self.run, self.checkpoint = run, checkpoint
-        self.identity = {} if checkpoint is None else run.fingerprint()
-
-    def resume(self) -> None:
-        if self.checkpoint is not None:
-            saved = self.checkpoint.load(self.identity)
-            if saved is not None:
-                self.run.restore(saved)
-
-    def save_if_due(self) -> None:
-        if self.checkpoint is not None and self.checkpoint.due:
-            self.save()
-
-    def save(self) -> None:
-        if self.checkpoint is not None:
-            self.checkpoint.save(self.run.good, self.identity)
-
-    def remove(self) -> None:
-        if self.checkpoint is not None:
-            self.checkpoint.remove()

@@ -1,13 +1,4 @@
-r"""Loss of Algorithm 1: the squared error of the kernel over pairs of points.
-
-.. math:: \frac1m \sum_i \bigl( k_\gamma(x_i', x_i'') - \hat k(x_i', x_i'') \bigr)^2
-
-The paper means two approximations :math:`\hat k` of the same kernel. They need frequencies of
-different scale: the spectrum of :math:`k_{\gamma/2}` for the squared, of :math:`k_\gamma` (wider
-by √2) for the plain one.
-
-Densities are trained by their likelihood, :func:`negative_log_likelihood`.
-"""
+"""Negative log-likelihoods of densities and of density matrices."""
 
 from typing import Any
 
@@ -18,47 +9,6 @@ from qaffde.nn import DensityMatrix
 
 BLOCK = 1024
 """Rows whose coordinates stay in the cache between the loss and its gradient."""
-
-
-def squared_loss(inner: Tensor, kernel: Tensor) -> Tensor:
-    """Mean (k_γ − ⟨φ, φ⟩²)²: the features of a density matrix (paper, Section 3.1).
-
-    Parameters
-    ----------
-    inner : Tensor of shape (n,)
-        Inner products ⟨φ(x'), φ(x'')⟩, which come to approximate k_{γ/2} = √k_γ.
-    kernel : Tensor of shape (n,)
-        The kernel k_γ of the same pairs.
-
-    Examples
-    --------
-    >>> from torch import tensor
-    >>> squared_loss(tensor([1.0, 0.5]), tensor([1.0, 0.25]))
-    tensor(0.)
-    """
-    return (inner.square() - kernel).square().mean()
-
-
-def plain_loss(inner: Tensor, kernel: Tensor) -> Tensor:
-    """Mean (k_γ − ⟨φ, φ⟩)²: the paper's listing, where the inner product is the kernel itself.
-
-    Such features suit linear models. For a density, the Born rule squares the inner product, and
-    would give the density of k_γ² = k_{2γ}, that of a bandwidth smaller by √2.
-
-    Parameters
-    ----------
-    inner : Tensor of shape (n,)
-        Inner products ⟨φ(x'), φ(x'')⟩, which come to approximate k_γ.
-    kernel : Tensor of shape (n,)
-        The kernel k_γ of the same pairs.
-
-    Examples
-    --------
-    >>> from torch import tensor
-    >>> plain_loss(tensor([1.0, 0.5]), tensor([1.0, 0.25]))
-    tensor(0.0312)
-    """
-    return (inner - kernel).square().mean()
 
 
 def negative_log_likelihood(
@@ -114,19 +64,25 @@ def state_likelihood(state: DensityMatrix, E: Tensor, weight: Tensor) -> Tensor:
     return log_trace - _Expectation.apply(state.factor, E, weight)
 
 
+def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean w log ‖Ae‖² and its gradient in A, in one pass over the rows of E."""
+    total, gradient = A.new_zeros((), dtype=torch.double), torch.zeros_like(A)
+    for e, w in zip(E.split(BLOCK), weight.split(BLOCK), strict=True):
+        Y = e @ A.T
+        born = Y.square().sum(-1)
+        total += w @ born.log()
+        gradient.addmm_((Y * (w / born)[:, None]).T, e)
+    return total / len(E), gradient * (2 / len(E))
+
+
 class _Expectation(torch.autograd.Function):
-    """Mean w log ‖Ae‖² with its gradient in A, in one pass over the rows."""
+    """The expectation with its gradient, which is computed at once."""
 
     @staticmethod
     def forward(ctx: Any, A: Tensor, E: Tensor, weight: Tensor) -> Tensor:
-        total, gradient = A.new_zeros((), dtype=torch.double), torch.zeros_like(A)
-        for e, w in zip(E.split(BLOCK), weight.split(BLOCK), strict=True):
-            Y = e @ A.T
-            born = Y.square().sum(-1)
-            total += w @ born.log()
-            gradient.addmm_((Y * (w / born)[:, None]).T, e)
-        ctx.save_for_backward(gradient * (2 / len(E)))
-        return (total / len(E)).to(A)
+        value, gradient = expectation(A, E, weight)
+        ctx.save_for_backward(gradient)
+        return value.to(A)
 
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None, None]:

@@ -8,9 +8,49 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torch import Tensor
+import torch
+from torch import Generator, Tensor
 
 from qaffde.training.checkpoint import Checkpoint
+
+FEW_ROWS = 20
+"""With fewer rows nothing is held out."""
+
+
+def hold_out(
+    n: int,
+    share: float,
+    generator: Generator | None = None,
+    *,
+    most: int | None = None,
+    few: int = FEW_ROWS,
+) -> tuple[Tensor, Tensor]:
+    """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
+
+    The one split of this package: candidates of a search and states of a training are judged by
+    what it holds out.
+
+    Parameters
+    ----------
+    n : int
+    share : float
+        Of the rows that are held out.
+    generator : torch.Generator, optional
+        Rows that are in random order already need none: the first of them are held out.
+    most : int, optional
+        Most rows that are held out.
+    few : int, default=20
+
+    Examples
+    --------
+    >>> chosen, held_out = hold_out(100, 0.1, torch.Generator())
+    >>> len(chosen), len(held_out)
+    (90, 10)
+    """
+    order = torch.arange(n) if generator is None else torch.randperm(n, generator=generator)
+    n_held_out = 0 if n < few else max(1, round(share * n))
+    n_held_out = n_held_out if most is None else min(n_held_out, most)
+    return order[n_held_out:], order[:n_held_out]
 
 
 @dataclass
@@ -43,24 +83,18 @@ class History:
 
 
 def print_progress(max_steps: int) -> Callable[[History], None]:
-    """Report that prints a line for each evaluation, with rich where it is installed.
+    """Report that prints a line for each evaluation of a training of so many steps."""
+    return lambda history: print(progress_line(history, max_steps))  # noqa: T201
 
-    Parameters
-    ----------
-    max_steps : int
-        Steps in all, if nothing ends training sooner.
+
+def progress_line(history: History, max_steps: int) -> str:
+    """Text of the last evaluation.
 
     Examples
     --------
     >>> print(progress_line(History([250], [1.31], [1.25], [1e-3], [2.5]), max_steps=1000))
     step  250/1000  train 1.3100  valid 1.2500  learning rate 1.0e-03  2.5 s
     """
-    show = line_printer()
-    return lambda history: show(progress_line(history, max_steps))
-
-
-def progress_line(history: History, max_steps: int) -> str:
-    """Text of the last evaluation."""
     valid = history.valid_loss[-1]
     parts = [
         f"step {history.steps[-1]:>{len(str(max_steps))}}/{max_steps}",
@@ -72,15 +106,6 @@ def progress_line(history: History, max_steps: int) -> str:
         f"stopped by {history.stopped_by}" if history.stopped_by else "",
     ]
     return "  ".join(part for part in parts if part)
-
-
-def line_printer() -> Callable[[str], None]:
-    """Function that prints a line, with rich where it is installed."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return print
-    return Console(highlight=True, soft_wrap=True).print
 
 
 Value = TypeVar("Value")
@@ -193,7 +218,11 @@ class Run:
         self.checkpoint, self.peers = checkpoint, peers
         self.verbose = verbose and peers.rank == 0
         self.started = time.monotonic()
-        self.say: Callable[[str], None] = line_printer() if self.verbose else _silent
+
+    def say(self, line: str) -> None:
+        """Print a line of progress, if that is asked for."""
+        if self.verbose:
+            print(line)  # noqa: T201
 
     @property
     def seconds(self) -> float:
@@ -222,7 +251,3 @@ class Run:
             "report": print_progress(max_steps) if self.verbose else None,
             "peers": self.peers,
         }
-
-
-def _silent(line: str) -> None:
-    """Print nothing."""

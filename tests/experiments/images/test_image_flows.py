@@ -11,14 +11,16 @@ pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 from experiments.images.flows import ImageFlowClassifier
 from experiments.images.pixels import LEVELS, PixelDensity, logits, pixel_scales
 from experiments.models.classifier import class_flow
-from qaffde.baselines import MADE, MAF, RealNVP
+from experiments.models.made import MADE
+from qaffde.baselines import MAF, RealNVP
+from qaffde.training import TrainingConfig
 
 RNG = np.random.default_rng(0)
 DIGITS, LABELS = load_digits(return_X_y=True)
 DIGITS = DIGITS / 16
 FEW = LABELS < 3
 X, y = DIGITS[FEW], np.array(["zero", "one", "two"])[LABELS[FEW]]
-SHORT = {"max_steps": 20, "batch_size": 64, "learning_rate": 5e-3}
+SHORT = {"training": TrainingConfig(max_steps=20, batch_size=64, learning_rate=5e-3)}
 FLOWS = {
     "MADE": MADE(1, 16, 1, **SHORT),
     "MAF": MAF(2, 16, 1, **SHORT),
@@ -62,7 +64,7 @@ def test_a_flow_for_each_class_learns_from_its_own_rows_alone():
 def test_densities_of_all_noisy_bytes_are_a_mass_and_scores_bound_it():
     """One pixel has 256 images; over the noise, their densities integrate to one."""
     bytes_ = RNG.binomial(255, np.repeat([0.1, 0.6], 200))[:, None]
-    flow = MADE(2, 8, 1, max_steps=10, batch_size=64)
+    flow = MADE(2, 8, 1, training=TrainingConfig(max_steps=10, batch_size=64))
     model = ImageFlowClassifier(flow, alpha=0.02, random_state=0)
     model.fit(bytes_ / 255, np.repeat([0, 1], 200))
     every = np.arange(LEVELS)[:, None] / 255
@@ -111,7 +113,7 @@ def test_noise_is_new_in_every_step_and_the_same_in_every_score():
 
 
 def test_the_same_seed_gives_the_same_scores_and_a_row_its_own():
-    flow = MAF(1, 8, 1, max_steps=3, batch_size=32)
+    flow = MAF(1, 8, 1, training=TrainingConfig(max_steps=3, batch_size=32))
     model, again = (ImageFlowClassifier(flow, random_state=1).fit(X, y) for _ in range(2))
     scores = model.log_density(X[:9])
     np.testing.assert_array_equal(scores, again.log_density(X[:9]))
@@ -131,6 +133,6 @@ def test_the_same_seed_gives_the_same_scores_and_a_row_its_own():
 )
 def test_mistakes_are_named(change, message):
     rows, labels = change.pop("X", X), change.pop("y", y)
-    model = ImageFlowClassifier(MADE(1, 4, 1, max_steps=1), **change)
+    model = ImageFlowClassifier(MADE(1, 4, 1, training=TrainingConfig(max_steps=1)), **change)
     with pytest.raises(ValueError, match=message):
         model.fit(rows, labels)

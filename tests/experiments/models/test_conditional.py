@@ -8,9 +8,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 
 from experiments.models.classifier import FlowClassifier
-from qaffde.baselines import IAF, MADE, MAF, NSF, Planar, RealNVP
+from experiments.models.made import MADE
+from experiments.models.planar import Planar
+from experiments.models.predecessors import IAF
+from qaffde.baselines import MAF, NSF, RealNVP
+from qaffde.training import TrainingConfig
 
-SHORT = {"max_steps": 250, "batch_size": 128, "learning_rate": 1e-2}
+SHORT = {
+    "training": TrainingConfig(max_steps=400, batch_size=128, learning_rate=1e-2, patience=20)
+}
+TINY = {"training": TrainingConfig(max_steps=2)}
 RNG = np.random.default_rng(0)
 LABELS = np.array(["left", "right", "up"])
 CENTRES = np.array([[-2.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
@@ -68,14 +75,14 @@ def test_posterior_is_bayes_rule(fitted):
 
 def test_weights_move_the_prior():
     weight = np.where(y == "up", 9.0, 1.0)
-    flow = MADE(1, 4, 1, max_steps=2)
+    flow = MADE(1, 4, 1, **TINY)
     model = FlowClassifier(flow, random_state=0).fit(X, y, sample_weight=weight)
     assert model.class_prior_ == pytest.approx(np.bincount(CODES, weight) / weight.sum())
 
 
-@pytest.mark.parametrize("flow", [None, IAF(1, 4, 1, max_steps=2), NSF(1, 4, 1, 3, max_steps=2)])
+@pytest.mark.parametrize("flow", [None, IAF(1, 4, 1, **TINY), NSF(1, 4, 1, 3, **TINY)])
 def test_other_flows_take_a_context_too(flow, monkeypatch):
-    monkeypatch.setattr("experiments.models.classifier.MAF", lambda: MAF(1, 4, 1, max_steps=2))
+    monkeypatch.setattr("experiments.models.classifier.MAF", lambda: MAF(1, 4, 1, **TINY))
     model = FlowClassifier(flow, random_state=0).fit(X, y)
     assert model.predict(X[:5]).shape == (5,)
 
@@ -86,7 +93,7 @@ def test_the_flow_that_is_given_stays_unfitted(fitted):
 
 def test_a_planar_flow_takes_no_context():
     with pytest.raises(ValueError, match="planar flow takes no context; use MADE, MAF, RealNVP"):
-        FlowClassifier(Planar(max_steps=2)).fit(X, y)
+        FlowClassifier(Planar(**TINY)).fit(X, y)
 
 
 def test_an_unknown_label_is_named(fitted):
@@ -94,7 +101,8 @@ def test_an_unknown_label_is_named(fitted):
         fitted["MADE"].sample(3, "down")
 
 
-CLASSIFIER = FlowClassifier(MADE(1, 8, 1, max_steps=60, batch_size=32, learning_rate=0.05))
+CHEAP = TrainingConfig(max_steps=60, batch_size=32, learning_rate=0.05)
+CLASSIFIER = FlowClassifier(MADE(1, 8, 1, training=CHEAP))
 WEIGHTS = {
     "check_sample_weight_equivalence_on_dense_data": "batches of repeated and of weighted rows "
     "differ, and so do the steps taken on them"

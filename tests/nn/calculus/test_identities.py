@@ -64,10 +64,9 @@ def test_conditions_compose_and_commute_with_marginals(kind, seed, x):
 def test_cdf_difference_is_the_probability(kind, seed, a, b):
     density = mixture(kind, seed).marginal([1])
     ends = torch.tensor(sorted([a, b]), dtype=torch.float64)
-    below, above = density.cdf(ends[:, None])
-    torch.testing.assert_close(
-        density.probability(ends[:1], ends[1:]), above - below, rtol=0, atol=1e-9
-    )
+    below, above = density.cdf(ends[:, None])[0]
+    found = density.probability(ends[None, :1], ends[None, 1:])[0][0]
+    torch.testing.assert_close(found, above - below, rtol=0, atol=1e-9)
 
 
 @settings(max_examples=8, deadline=None)
@@ -75,23 +74,20 @@ def test_cdf_difference_is_the_probability(kind, seed, a, b):
 def test_cdf_differences_are_the_probability_in_two_dimensions(kind, seed, a, b, width):
     density = mixture(kind, seed, d=2)
     corners = [[a + width, b + width], [a, b + width], [a + width, b], [a, b]]
-    both, left, below, neither = density.cdf(torch.tensor(corners, dtype=torch.float64))
-    low, high = torch.tensor([a, b]).double(), torch.tensor([a + width, b + width]).double()
-    torch.testing.assert_close(
-        density.probability(low, high), both - left - below + neither, rtol=0, atol=1e-7
-    )
+    both, left, below, neither = density.cdf(torch.tensor(corners, dtype=torch.float64))[0]
+    low, high = torch.tensor([[a, b]]).double(), torch.tensor([[a + width, b + width]]).double()
+    found = density.probability(low, high)[0][0]
+    torch.testing.assert_close(found, both - left - below + neither, rtol=0, atol=1e-7)
 
 
 @settings(max_examples=8, deadline=None)
 @given(kinds, seeds, st.floats(-2, 2))
 def test_probabilities_add_up(kind, seed, cut):
     density = mixture(kind, seed, d=2)
-    low = torch.tensor([-math.inf, -1.0], dtype=torch.float64)
-    middle = torch.tensor([cut, 2.0], dtype=torch.float64)
-    right = torch.tensor([cut, -1.0], dtype=torch.float64)
-    high = torch.tensor([math.inf, 2.0], dtype=torch.float64)
-    parts = density.probability(low, middle) + density.probability(right, high)
-    torch.testing.assert_close(parts, density.probability(low, high), rtol=0, atol=1e-8)
+    lower = torch.tensor([[-math.inf, -1], [cut, -1], [-math.inf, -1]], dtype=torch.float64)
+    upper = torch.tensor([[cut, 2], [math.inf, 2], [math.inf, 2]], dtype=torch.float64)
+    left, right, both = density.probability(lower, upper)[0]
+    torch.testing.assert_close(left + right, both, rtol=0, atol=1e-8)
 
 
 @quick
@@ -106,7 +102,7 @@ def test_mass_one(kind, seed):
     infinity = torch.full((1, 1), math.inf, dtype=torch.float64)
     given = torch.full((2,), 0.2, dtype=torch.float64)
     for derived in (density.marginal([2]), density.condition([2, 0], given)):
-        torch.testing.assert_close(derived.cdf(infinity)[0], one, atol=1e-9, rtol=0)
+        torch.testing.assert_close(derived.cdf(infinity)[0][0], one, atol=1e-9, rtol=0)
 
 
 @quick
@@ -114,4 +110,6 @@ def test_mass_one(kind, seed):
 def test_ppf_inverts_the_cdf(kind, seed, q):
     density = mixture(kind, seed).marginal([0])
     level = torch.tensor([q], dtype=torch.float64)
-    torch.testing.assert_close(density.cdf(density.ppf(level)[:, None]), level, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        density.cdf(density.ppf(level)[:, None])[0], level, rtol=0, atol=1e-10
+    )

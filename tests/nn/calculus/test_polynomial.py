@@ -72,11 +72,10 @@ def test_integrated_form_is_the_mean_over_the_law(kind, law):
 
 @both
 @pytest.mark.parametrize("rank", [1, 2, 5, 20])
-def test_bounds_hold_and_are_ordered(kind, rank):
+def test_bounds_hold(kind, rank):
     F = factor(kind, rank)
-    form = SquaredCoefficients(F)
-    largest = naive(F, phases(20_000)).max()
-    assert largest <= form.bound <= form.loose_bound * (1 + 1e-8)
+    loose = F.abs().square().sum(0).sqrt().sum() ** 2  # the trace in place of the eigenvalue
+    assert naive(F, phases(20_000)).max() <= SquaredCoefficients(F).bound <= loose * (1 + 1e-8)
 
 
 def test_bound_of_one_row_is_reached():
@@ -90,24 +89,6 @@ def test_a_frequency_without_weight_does_no_harm(kind):
     F = factor(kind)
     F[:, 2] = 0
     assert naive(F, phases()).max() <= SquaredCoefficients(F).bound < math.inf
-
-
-@both
-def test_layers_add_up(kind):
-    """One strong row among many weak ones is worth a layer of its own."""
-    F = torch.cat([10 * factor(kind, 1), 0.1 * factor(kind, 60, seed=2)])
-    form, theta = SquaredCoefficients(F), phases()
-    head, tail = form.layers
-    assert (len(head.F), len(tail.F)) == (1, 60)
-    torch.testing.assert_close(head(theta) + tail(theta), naive(F, theta))
-    assert sum(layer.bound * layer.cost for layer in form.layers) < form.bound * form.cost
-
-
-def test_even_rows_stay_whole():
-    form = SquaredCoefficients(torch.eye(H, dtype=torch.float64))
-    assert form.layers == (form,)
-    one = SquaredCoefficients(factor("real", rank=1))
-    assert one.layers == (one,)
 
 
 def test_repeated_frequencies_are_merged():

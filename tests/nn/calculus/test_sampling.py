@@ -20,7 +20,7 @@ def generator(seed=0):
 
 
 def cdf_of(density):
-    return lambda x: density.cdf(torch.as_tensor(x)[:, None]).numpy()
+    return lambda x: density.cdf(torch.as_tensor(x)[:, None])[0].numpy()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,7 +37,7 @@ def test_joint_law_by_rosenblatt(kind):
     """Given x₁, the conditional's cdf of x₂ is uniform, whatever x₁."""
     density = expand(random_density(kind, 2, seed=1))
     x = density.sample(300, generator(1))
-    u = [density.condition([0], row[:1]).cdf(row[None, 1:]).item() for row in x]
+    u = [density.condition([0], row[:1]).cdf(row[None, 1:])[0].item() for row in x]
     assert kstest(u, "uniform").pvalue > MIN_P
 
 
@@ -126,8 +126,7 @@ def test_rare_rows_are_drawn_in_sequence(monkeypatch):
     for name in counts:
         monkeypatch.setattr(sampling, name, counted(name))
     x = term.offset[:1].expand(5, 1)
-    usual = term.log_prefactor(term.whiten(x))
-    rare = usual - torch.tensor([0.0, 0.0, 0.0, 30.0, 30.0])
+    rare = torch.exp(-torch.tensor([0.0, 0.0, 0.0, 30.0, 30.0]).double())
     sampling.sample_term(term, x, rare, generator())
     assert counts == {"draw_by_rejection": 3, "draw_in_sequence": 2}
 
@@ -154,7 +153,7 @@ def test_joint_law_on_a_lattice(on_lattice):
     x = on_lattice.sample(N, generator(6))
     for column in range(2):
         assert kstest(x[:, column], cdf_of(on_lattice.marginal([column]))).pvalue > MIN_P
-    u = [on_lattice.condition([0], row[:1]).cdf(row[None, 1:]).item() for row in x[:300]]
+    u = [on_lattice.condition([0], row[:1]).cdf(row[None, 1:])[0].item() for row in x[:300]]
     assert kstest(u, "uniform").pvalue > MIN_P
 
 
@@ -164,10 +163,10 @@ def test_a_lattice_changes_no_draw_but_by_rounding(on_lattice):
     levels = torch.rand(1000, generator=generator(7), dtype=torch.float64).split(500)
     alone = BornMixture([term])
     x = term.unwhiten(known[:, :0], known)
-    torch.testing.assert_close(alone.marginal([0]).cdf(x[:, :1]), levels[0], rtol=0, atol=1e-9)
+    torch.testing.assert_close(alone.marginal([0]).cdf(x[:, :1])[0], levels[0], rtol=0, atol=1e-9)
     for row, level in zip(x[:20], levels[1], strict=False):
         given = alone.condition([0], row[:1])
-        torch.testing.assert_close(given.cdf(row[None, 1:])[0], level, rtol=0, atol=1e-9)
+        torch.testing.assert_close(given.cdf(row[None, 1:])[0][0], level, rtol=0, atol=1e-9)
 
 
 def test_a_shortcut_belongs_to_its_form_alone(on_lattice):

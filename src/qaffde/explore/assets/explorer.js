@@ -36,11 +36,15 @@ const currentState = () => {
     seed: state.seed,
   };
 };
-const ask = ({ draft = false } = {}) => link.ask(currentState(), { draft });
+const ask = ({ draft = false } = {}) => {
+  document.body.dataset.settled = "false";
+  return link.ask(currentState(), { draft });
+};
 
 const setShown = (shown) => {
   state.shown = shown;
-  [state.box, state.cross] = [null, null];
+  [state.box, state.cross, state.anchor] = [null, null, null];
+  byId("probability").textContent = "–";
   byId("across").value = shown[0];
   byId("up").value = shown[1] ?? "";
   for (const id of ["swap", "contours"]) byId(id).disabled = shown.length < 2;
@@ -157,7 +161,9 @@ const tell = () => {
     byId("pointer").textContent = `${places.join("\n")}\ndensity = ${densityText(densityAtCross())}`;
   } else byId("pointer").textContent = "–";
   const ms = picture.milliseconds.toFixed(picture.milliseconds < 10 ? 1 : 0);
-  byId("status").textContent = picture.draft ? `moving: ${link.rate} updates a second` : `exact, ${picture.nodes}${asked.shown.length === 2 ? ` × ${picture.nodes}` : ""} points in ${ms} ms`;
+  const cells = `${picture.points}${asked.shown.length === 2 ? ` × ${picture.points}` : ""}`;
+  const settled = `exact masses of ${cells} cells in ${ms} ms, ${percentText(picture.covered)} of the mass in view`;
+  byId("status").textContent = picture.draft ? `moving: ${link.rate} updates a second` : settled;
   document.body.dataset.settled = String(!picture.draft);
   canvas.setAttribute("aria-label", `Density of ${names}${given.length ? ` where ${given.join(", ")}` : ""}. Medians: ${lines.join("; ")}.`);
 };

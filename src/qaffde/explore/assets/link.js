@@ -15,7 +15,7 @@ const decode = (answer) => ({
 });
 
 export const fetchModel = async () => {
-  const response = await fetch("/api/model");
+  const response = await fetch("api/model");
   if (!response.ok) throw new Error(`the server answered ${response.status}`);
   return response.json();
 };
@@ -53,7 +53,7 @@ export class Link {
   }
 
   async #fetch(state, signal) {
-    const response = await fetch("/api/picture", {
+    const response = await fetch("api/picture", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(state),

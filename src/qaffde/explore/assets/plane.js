@@ -1,6 +1,6 @@
 // Two columns: colours, regions, draws, the marginals at the sides.
 
-import { COLOURS, between, densityText, peakOf, scale, ticks } from "./scales.js";
+import { COLOURS, between, ceilingOf, densityText, middleOf, peakOf, percentText, scale, ticks } from "./scales.js";
 
 const image = document.createElement("canvas");
 
@@ -26,6 +26,7 @@ export const drawPlane = (ctx, { picture, layout, theme, options, names }) => {
   clip(ctx, area);
   if (options.contours) drawRegions(ctx, picture, x, y);
   if (options.samples) drawSamples(ctx, picture.samples, x, y);
+  labelSpike(ctx, picture, x, y);
   ctx.restore();
   drawSides(ctx, picture, layout, theme, x, y);
   drawLegend(ctx, picture, layout, theme);
@@ -44,23 +45,23 @@ const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }) 
   const pixels = new ImageData(n, n);
   const words = new Uint32Array(pixels.data.buffer);
   const colours = new Uint32Array(COLOURS.buffer);
-  const peak = peakOf(density) || 1;
+  const ceiling = ceilingOf(density);
   for (let i = 0; i < n; i++) {
     for (let j = 0; j < n; j++) {
-      words[(n - 1 - j) * n + i] = colours[Math.min(255, (density[i * n + j] / peak) * 255) | 0];
+      words[(n - 1 - j) * n + i] = colours[Math.min(255, (density[i * n + j] / ceiling) * 255) | 0];
     }
   }
   image.getContext("2d").putImageData(pixels, 0, 0);
   ctx.imageSmoothingEnabled = true;
   ctx.imageSmoothingQuality = "high";
-  ctx.drawImage(image, 0.5, 0.5, n - 1, n - 1, left, top, right - left, bottom - top);
+  ctx.drawImage(image, 0, 0, n, n, left, top, right - left, bottom - top);
 };
 
 // Marching squares, one short line for each cell that a level crosses.
 const drawRegions = (ctx, { density, points: n, ends, levels }, x, y) => {
   const place = (i, j) => [
-    x(ends[0][0] + (i / (n - 1)) * (ends[0][1] - ends[0][0])),
-    y(ends[1][0] + (j / (n - 1)) * (ends[1][1] - ends[1][0])),
+    x(middleOf(i, n, ends[0])),
+    y(middleOf(j, n, ends[1])),
   ];
   levels.forEach((level, which) => {
     ctx.beginPath();
@@ -109,14 +110,31 @@ const drawSamples = (ctx, samples, x, y) => {
   ctx.stroke();
 };
 
+// A spike that few could see says how much mass it holds, in its cell and those around it.
+const labelSpike = (ctx, { density, points: n, ends }, x, y) => {
+  const at = density.indexOf(peakOf(density));
+  const [i, j] = [Math.floor(at / n), at % n];
+  let sum = 0;
+  for (let a = Math.max(i - 1, 0); a < Math.min(i + 2, n); a++) {
+    for (let b = Math.max(j - 1, 0); b < Math.min(j + 2, n); b++) sum += density[a * n + b];
+  }
+  const mass = ends.reduce((product, [low, high]) => (product * (high - low)) / n, sum);
+  if (mass < 0.1) return;
+  ctx.fillStyle = "white";
+  ctx.font = `600 12px system-ui, "DejaVu Sans", sans-serif`;
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = i > n / 2 ? "right" : "left";
+  ctx.fillText(`${percentText(mass)} here`, x(middleOf(i, n, ends[0])) + (i > n / 2 ? -6 : 6), y(middleOf(j, n, ends[1])) - 4);
+};
+
 const drawSides = (ctx, { sides, ends, quantiles }, { area, side, gap }, theme, x, y) => {
   const [first, second] = sides;
-  const along = (curve, range, k) => range[0] + (k / (curve.length - 1)) * (range[1] - range[0]);
-  const [firstPeak, secondPeak] = sides.map((curve) => peakOf(curve) || 1);
+  const along = (curve, range, k) => middleOf(k, curve.length, range);
+  const [firstTop, secondTop] = sides.map(ceilingOf);
   const base = area.top - gap;
   const wall = area.right + gap;
-  const topHeight = (value) => base - (value / firstPeak) * (side - 4);
-  const rightWidth = (value) => wall + (value / secondPeak) * (side - 4);
+  const topHeight = (value) => base - Math.min(value / firstTop, 1) * (side - 4);
+  const rightWidth = (value) => wall + Math.min(value / secondTop, 1) * (side - 4);
   fillCurve(ctx, theme, [...first].map((v, k) => [x(along(first, ends[0], k)), topHeight(v)]), [area.right, base], [area.left, base]);
   fillCurve(ctx, theme, [...second].map((v, k) => [rightWidth(v), y(along(second, ends[1], k))]), [wall, area.top], [wall, area.bottom]);
   const share = (value, [low, high]) => (value - low) / (high - low);
@@ -125,10 +143,15 @@ const drawSides = (ctx, { sides, ends, quantiles }, { area, side, gap }, theme, 
   ctx.lineWidth = 1;
   ctx.beginPath();
   const [mx, my] = [quantiles[0][1], quantiles[1][1]];
-  ctx.moveTo(x(mx), base);
-  ctx.lineTo(x(mx), topHeight(between(first, first.length, share(mx, ends[0]))));
-  ctx.moveTo(wall, y(my));
-  ctx.lineTo(rightWidth(between(second, second.length, share(my, ends[1]))), y(my));
+  const shown = [mx, my].map((value, k) => value >= ends[k][0] && value <= ends[k][1]);
+  if (shown[0]) {
+    ctx.moveTo(x(mx), base);
+    ctx.lineTo(x(mx), topHeight(between(first, first.length, share(mx, ends[0]))));
+  }
+  if (shown[1]) {
+    ctx.moveTo(wall, y(my));
+    ctx.lineTo(rightWidth(between(second, second.length, share(my, ends[1]))), y(my));
+  }
   ctx.stroke();
   ctx.setLineDash([]);
 };
@@ -149,7 +172,8 @@ const drawLegend = (ctx, { density }, { area, side, gap }, theme) => {
   ctx.textAlign = "left";
   ctx.fillText("0", left, top + 13);
   ctx.textAlign = "right";
-  ctx.fillText(densityText(peakOf(density)), right, top + 13);
+  const ceiling = ceilingOf(density);
+  ctx.fillText(`${peakOf(density) > ceiling ? "≥ " : ""}${densityText(ceiling)}`, right, top + 13);
   ctx.textAlign = "left";
   ctx.textBaseline = "bottom";
   ctx.fillText("density", left, top - 3);

@@ -31,7 +31,7 @@ export const numberText = (value, width = Math.abs(value)) => {
   const size = Math.max(Math.abs(value), width);
   if (size >= 1e6 || (size < 1e-4 && size > 0)) return value.toExponential(3).replace("-", "−").replace("e+", "e");
   const digits = Math.min(8, Math.max(0, 2 - Math.floor(Math.log10(width || 1))));
-  return value.toFixed(digits).replace("-", "−");
+  return value.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
 };
 
 export const densityText = (value) => {
@@ -63,9 +63,34 @@ export const COLOURS = Uint8ClampedArray.from({ length: 256 * 4 }, (_, i) => {
 
 export const peakOf = (values) => values.reduce((a, b) => (b > a ? b : a), 0);
 
-// Value of an even grid between its points, linearly; the place is in shares of its range.
+// Height at which a picture ends: cells that are few, much higher and not nearly all of the mass
+// are spikes, cut off there.
+export const ceilingOf = (values) => {
+  const sum = (a, b) => a + b;
+  const sorted = values.toSorted();
+  const [peak, first] = [sorted.at(-1) || 1, values.length - Math.floor(values.length / 64)];
+  const usual = sorted[first - 1];
+  const rest = sorted.subarray(0, first).reduce(sum, 0) > 0.2 * sorted.reduce(sum, 0);
+  return rest && peak > 3 * usual ? 1.25 * usual : peak;
+};
+
+// Neighbouring cells above a height, as the first of each run and the one after its last.
+export const spikesAbove = (values, height) => {
+  const runs = [];
+  values.forEach((value, k) => {
+    if (value <= height) return;
+    if (runs.at(-1)?.[1] === k) runs.at(-1)[1] = k + 1;
+    else runs.push([k, k + 1]);
+  });
+  return runs;
+};
+
+// Middle of a cell of a range.
+export const middleOf = (k, n, [low, high]) => low + ((k + 0.5) / n) * (high - low);
+
+// Value between the middles of even cells, linearly; the place is in shares of their range.
 export const between = (values, n, share, offset = 0, stride = 1) => {
-  const at = Math.min(Math.max(share, 0), 1) * (n - 1);
+  const at = Math.min(Math.max(share * n - 0.5, 0), n - 1);
   const k = Math.min(Math.floor(at), n - 2);
   const [a, b] = [values[offset + k * stride], values[offset + (k + 1) * stride]];
   return a + (at - k) * (b - a);

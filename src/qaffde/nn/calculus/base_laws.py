@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Generator, Tensor
 
+from qaffde.functional.measures import negative_half_squares
+
 
 class Law(ABC):
     """Law of one coordinate, symmetric about zero; a term's base is a product of them."""
@@ -32,6 +34,10 @@ class Law(ABC):
         """Independent draws of shape (n, d), float64."""
 
     @abstractmethod
+    def between(self, low: Tensor, high: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+        """Quantiles of the law between two ends, and the mass between them; elementwise."""
+
+    @abstractmethod
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """E[u^k cos ωu] for even order k, E[u^k sin ωu] for odd, k ≤ 2; elementwise."""
 
@@ -39,9 +45,10 @@ class Law(ABC):
     def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
         """Lower-triangular C′ and orthogonal Q with C = C′Qᵀ, where Qᵀu has the law of u."""
 
-    @abstractmethod
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
         """Product over columns of E[cos((w_i + sign·w_j)u)], of shape (H, H)."""
+        columns = (self.characteristic(w[:, None] + sign * w) for w in W.T)
+        return math.prod(columns, start=torch.ones((), dtype=W.dtype))
 
 
 class UniformLaw(Law):
@@ -65,6 +72,11 @@ class UniformLaw(Law):
         """Uniform numbers, moved to [−1, 1]."""
         return 2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1
 
+    def between(self, low: Tensor, high: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+        """A point on the line between the ends, cut to [−1, 1]."""
+        low, high = low.clamp(-1, 1), high.clamp(-1, 1)
+        return low + level * (high - low), (high - low) / 2
+
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """The cardinal sine, and minus its first and second derivatives."""
         if order == 0:
@@ -76,15 +88,6 @@ class UniformLaw(Law):
         else:
             closed = ((w.square() - 2) * w.sin() + 2 * w * w.cos()) / w**3
         return torch.where(small, _sinc_series(torch.where(small, omega, 0), order), closed)
-
-    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
-        """Product of cardinal sines, their sines by the addition theorem: outer products."""
-        product = torch.ones(len(W), len(W), dtype=W.dtype)
-        for w, c, s in zip(W.T, W.T.cos(), W.T.sin(), strict=True):
-            omega = w[:, None] + sign * w
-            sine = torch.stack([s, sign * c], 1) @ torch.stack([c, s])
-            product *= torch.where(omega.abs() < 0.02, _sinc_near_zero(omega), sine.div_(omega))
-        return product
 
     def triangular(self, C: Tensor) -> tuple[Tensor, Tensor]:
         """A permuted diagonal matrix has one entry in each row: sort the columns by it."""
@@ -111,6 +114,14 @@ class NormalLaw(Law):
         """Normal numbers."""
         return torch.randn(n, d, generator=generator, dtype=torch.float64)
 
+    def between(self, low: Tensor, high: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+        """By the lower tail, which has digits where the distribution function is near one."""
+        flip = low > 0
+        low, high = torch.where(flip, -high, low), torch.where(flip, -low, high)
+        below, above = torch.special.ndtr(low), torch.special.ndtr(high)
+        u = torch.special.ndtri(below + level * (above - below)).clamp(-40, 40)
+        return torch.where(flip, -u, u), above - below
+
     def characteristic(self, omega: Tensor, order: int = 0) -> Tensor:
         """exp(−½ω²) times 1, ω or 1 − ω²."""
         factor = (1, omega, 1 - omega.square())[order]
@@ -123,15 +134,8 @@ class NormalLaw(Law):
         return R.T * sign, Q * sign
 
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
-        """One exponential of a product: −½‖w_i ± w_j‖² is a scalar product of longer rows."""
-        half, one = W.square().sum(1, keepdim=True) / -2, torch.ones_like(W[:, :1])
-        return (torch.cat([-sign * W, half, one], 1) @ torch.cat([W, one, half], 1).T).exp_()
-
-
-def _sinc_near_zero(omega: Tensor) -> Tensor:
-    """Cardinal sine, right to 1e-14 for |ω| < 0.02."""
-    square = omega.square()
-    return square.mul(1 / 120).sub_(1 / 6).mul_(square).add_(1)
+        """Exponential of −½‖w_i ± w_j‖²."""
+        return negative_half_squares(W, sign).exp_()
 
 
 def _sinc_series(omega: Tensor, order: int) -> Tensor:

@@ -17,14 +17,26 @@ from qaffde.functional.chebyshev import (
 from qaffde.nn.calculus.base_laws import Law
 from qaffde.nn.calculus.polynomial import BLOCK, TrigonometricForm
 
+MAX_NODES = 8192
+"""Along one coordinate; a series through them takes half a gigabyte."""
 GRID_POINTS = 4096
 """Points whose waves are computed at once."""
 
 
 def nodes_of(form: TrigonometricForm, law: Law, column: int) -> Tensor:
     """Points of one coordinate that determine q along it: its frequencies are 2·max|w|."""
-    omega = 2 * float(form.W[:, column].abs().max()) * law.reach
-    return law.reach * chebyshev_nodes(series_length(omega))
+    n = n_nodes(form, law, column)
+    if n > MAX_NODES:
+        raise ValueError(
+            f"the density is too fine for an exact answer: along one column it has {n} nodes, and "
+            f"at most {MAX_NODES} are computed; fit with a larger bandwidth"
+        )
+    return law.reach * chebyshev_nodes(n)
+
+
+def n_nodes(form: TrigonometricForm, law: Law, column: int) -> int:
+    """Number of those points."""
+    return series_length(2 * float(form.W[:, column].abs().max()) * law.reach)
 
 
 def values_along(form: TrigonometricForm, law: Law, u: Tensor) -> Tensor:
@@ -76,11 +88,12 @@ def values_of_column(form: TrigonometricForm, law: Law, u: Tensor) -> Tensor:
     Many points are read from the series, which costs as much as the form at its nodes; few, and
     those beyond the law's reach, from the form itself.
     """
-    nodes = nodes_of(form, law, 0)
-    near = (u[:, 0].abs() <= law.reach) & (len(u) > len(nodes))
+    few = n_nodes(form, law, 0) < min(len(u), MAX_NODES)
+    near = (u[:, 0].abs() <= law.reach) & few
     q = torch.empty_like(u[:, 0])
     q[~near] = form(u[~near])
     if near.any():
+        nodes = nodes_of(form, law, 0)
         series = coefficients(form(nodes[:, None]))
         bases = (chebyshev_basis(y / law.reach, len(nodes)) for y in u[near, 0].split(BLOCK))
         q[near] = torch.cat([basis @ series for basis in bases]).clamp_(min=0)

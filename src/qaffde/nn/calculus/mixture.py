@@ -14,11 +14,13 @@ from qaffde.nn.calculus import integrals, moments, sampling
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
-from qaffde.nn.measures import BaseMeasure, BoxMeasure, GaussianMeasure
+from qaffde.nn.features import BaseMeasure, BoxMeasure, GaussianMeasure
 
 PLANE = 2
 NOTHING = torch.empty(1, 0, dtype=torch.float64)
 """One row of no columns: what is known before anything is given."""
+MAX_DEVIATIONS = 1e8
+"""Distance of a condition from the data beyond which rounding would move its conditional."""
 
 
 class BornMixture(Density):
@@ -67,7 +69,19 @@ class BornMixture(Density):
     @cached_property
     def log_mass(self) -> Tensor:
         """Logarithm of the sum of the terms' masses."""
-        return self.log_masses.logsumexp(0)
+        log_mass = self.log_masses.logsumexp(0)
+        if log_mass == -torch.inf:
+            raise ValueError("the density is zero at the condition: no conditional density")
+        return log_mass
+
+    @cached_property
+    def _parts(self) -> list[Term]:
+        """The terms that matter, divided by the mass of all: they have a sum of mass one."""
+        return [
+            replace(term, log_coefficient=term.log_coefficient - self.log_mass)
+            for term, log_mass in zip(self.terms, self.log_masses, strict=True)
+            if log_mass > self.log_mass - 40
+        ]
 
     @property
     def weights(self) -> Tensor:
@@ -88,34 +102,68 @@ class BornMixture(Density):
         return BornMixture((t.marginal(len(columns)) for t in ordered), self.log_mass)
 
     def condition(self, columns: Sequence[int], values: Tensor) -> "BornMixture":
-        """Density of the other columns where `columns` have `values` of shape (t,)."""
+        """Density of the other columns where `columns` have `values` of shape (t,).
+
+        Only ratios of the terms matter: the largest is divided by its value at the condition,
+        which may be too large or too small for a number.
+        """
         ordered = [t.reordered(self._first(columns)) for t in self.terms]
         terms = [t.condition(values) for t in ordered]
-        return BornMixture(t for t in terms if t.log_coefficient > -torch.inf)
+        top = torch.stack([t.log_coefficient for t in terms]).max()
+        check_given(ordered, values[None], top[None])
+        return BornMixture(
+            replace(t, log_coefficient=t.log_coefficient - top)
+            for t in terms
+            if t.log_coefficient > -torch.inf
+        )
 
-    def probability(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """Probability of a box, of shape (); ends of shape (d,), infinite ones allowed."""
-        parts = [integrals.term_probability(term, lower, upper) for term in self.terms]
-        return (torch.stack(parts).sum() * torch.exp(-self.log_mass)).clamp(0, 1)
+    def probability(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities (n,) of boxes, and their errors, zero where they are exact.
 
-    def cdf(self, x: Tensor) -> Tensor:
-        """Distribution function of shape (n,) at points of shape (n, d)."""
+        Parameters
+        ----------
+        lower, upper : Tensors of shape (n, d)
+            May be infinite. Columns with two infinite ends are integrated out.
+        """
         if self.n_dims == 1:
-            return self._cdf(x[:, 0])
-        below = torch.full_like(x[0], -torch.inf)
-        return torch.stack([self.probability(below, row) for row in x])
+            below, above = (self._column.cdf(end[:, 0]) for end in (lower, upper))
+            return (above - below).clamp(min=0), torch.zeros_like(below)
+        bounded = (lower > -torch.inf) | (upper < torch.inf)
+        patterns, group = bounded.unique(dim=0, return_inverse=True)
+        value = torch.ones(len(lower), dtype=torch.float64)
+        error = torch.zeros_like(value)
+        for number, columns in enumerate(patterns):
+            keep, rows = columns.nonzero()[:, 0].tolist(), group == number
+            if keep:
+                terms = [t.reordered(self._first(keep)).marginal(len(keep)) for t in self._parts]
+                ends = (end[rows][:, keep] for end in (lower, upper))
+                value[rows], error[rows] = integrals.box_probability(terms, *ends)
+        return value, error
+
+    def cdf(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution function (n,) at points of shape (n, d), and its errors."""
+        return self.probability(torch.full_like(x, -torch.inf), x)
 
     def ppf(self, q: Tensor) -> Tensor:
         """Quantiles of shape (n,) of a density of one column, by bisection of its cdf."""
         ends = torch.stack([t.support[:, 0] for t in self.terms])
-        reach = torch.stack([t.reach[:, 0] for t in self.terms])
-        lower, upper = (end.expand_as(q) for end in (reach[:, 0].min(), reach[:, 1].max()))
-        for _ in range(64):
-            middle = (lower + upper) / 2
-            below = self._cdf(middle) < q
-            lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
-        x = torch.where(q == 0, ends[:, 0].min(), (lower + upper) / 2)
+        x = torch.where(q == 0, ends[:, 0].min(), self._column.ppf(q))
         return torch.where(q == 1, ends[:, 1].max(), x)
+
+    def even_points(self, n: int) -> tuple[Tensor, Tensor]:
+        """Some n points (m, 1) of a density of one column, and their weights (m,), of sum one.
+
+        They are quantiles of each term at even levels: no mode is too narrow for them.
+        """
+        found = []
+        for term, weight in zip(self.terms, self.weights, strict=True):
+            size = math.ceil(n * float(weight))
+            level = (torch.arange(size, dtype=torch.float64) + 0.5) / max(size, 1)
+            if size:
+                points = sampling.term_quantiles(term, level)
+                found.append((points, (weight / size).expand(size)))
+        points, weights = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return points, weights
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Exact draws, of shape (n, d)."""
@@ -123,32 +171,53 @@ class BornMixture(Density):
 
     def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        log_terms = self.log_marginals(x)
-        chosen = torch.multinomial(log_terms.softmax(1), 1, generator=generator)[:, 0]
+        share, mean_q = self._given(x)
+        chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
         for k in chosen.unique().tolist():
             rows = chosen == k
-            drawn[rows] = sampling.sample_term(
-                self.terms[k], x[rows], log_terms[rows, k], generator
-            )
+            drawn[rows] = sampling.sample_term(self.terms[k], x[rows], mean_q[rows, k], generator)
         return drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
         """Means (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        log_terms = self.log_marginals(x)
-        share = log_terms.softmax(1)
+        share, mean_q = self._given(x)
         mean = torch.zeros(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
         for k in share.any(0).nonzero()[:, 0].tolist():
             rows = share[:, k] > 0
-            part = moments.term_mean(self.terms[k], x[rows], log_terms[rows, k])
+            part = moments.term_mean(self.terms[k], x[rows], mean_q[rows, k])
             mean[rows] += share[rows, k, None] * part
         return mean
 
-    def log_marginals(self, x: Tensor) -> Tensor:
-        """Logarithm (n, K) of each term at the first columns `x` (n, t), the others integrated."""
-        if x.shape[1] == 0:
-            return self.log_masses.expand(len(x), -1)
-        return log_densities([term.marginal(x.shape[1]) for term in self.terms], x)
+    def log_prob_given(self, x: Tensor, t: int) -> Tensor:
+        """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
+        u = [term.whiten(x) for term in self.terms]
+        log_given = self._log_prefactors(x[:, :t])
+        rest = torch.stack([k.log_base(v, t) for k, v in zip(self.terms, u, strict=True)], 1)
+        joint = log_given + rest
+        joint = joint + log_values(self.terms, u, joint)
+        return joint.logsumexp(1) - (log_given + self._log_means(x[:, :t], log_given)).logsumexp(1)
+
+    def _given(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Share (n, K) of each term at the first columns `x` (n, t), and its mean of q there."""
+        one = x[:1] if x.shape[1] == 0 else x
+        log_prefactors = self._log_prefactors(one)
+        log_means = self._log_means(one, log_prefactors)
+        share, mean_q = (log_prefactors + log_means).softmax(1), log_means.exp()
+        return share.expand(len(x), -1), mean_q.expand(len(x), -1)
+
+    def _log_prefactors(self, x: Tensor) -> Tensor:
+        """Prefactors (n, K) at the first columns, less the largest of each row."""
+        found = [term.log_prefactor(term.whiten(x)) for term in self.terms]
+        log_prefactors = torch.stack(found, 1)
+        top = log_prefactors.amax(1)
+        check_given(self.terms, x, top)
+        return log_prefactors - top[:, None]
+
+    def _log_means(self, x: Tensor, log_prefactors: Tensor) -> Tensor:
+        """Logarithm (n, K) of the means of q over the columns after the first, `x` (n, t)."""
+        terms = [term.marginal(x.shape[1]) for term in self.terms]
+        return log_values(terms, [term.whiten(x) for term in terms], log_prefactors)
 
     def mean(self) -> Tensor:
         """Mean of shape (d,), in closed form."""
@@ -161,41 +230,66 @@ class BornMixture(Density):
         return torch.einsum("k,kst->st", self.weights, torch.stack(parts))
 
     @cached_property
-    def _column_integrals(self) -> list[integrals.ColumnIntegral]:
-        return [integrals.ColumnIntegral.of(term) for term in self.terms]
-
-    def _cdf(self, x: Tensor) -> Tensor:
-        """Distribution function (n,) of a density of one column at x of shape (n,)."""
-        total = torch.stack([part(x) for part in self._column_integrals]).sum(0)
-        return (total * torch.exp(-self.log_mass)).clamp(0, 1)
+    def _column(self) -> integrals.Column:
+        """The distribution of a density of one column."""
+        return integrals.Column([integrals.ColumnIntegral.of(term) for term in self._parts])
 
     def _first(self, columns: Sequence[int]) -> list[int]:
         return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
 
 
 def log_densities(terms: Sequence[Term], x: Tensor) -> Tensor:
-    """Logarithm (n, K) of each term at x of shape (n, d), −∞ where it is negligible.
-
-    At each point the term of the largest prefactor is evaluated first. Of the others, those that
-    even at the bound of their q would not reach e^{−40} of it are left out.
-    """
+    """Logarithm (n, K) of each term at x of shape (n, d), −∞ where it is negligible."""
     u = [term.whiten(x) for term in terms]
-    log_prefactors = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
-    first = torch.stack(log_prefactors).argmax(0)
-    found = torch.full((len(x), len(terms)), -torch.inf, dtype=torch.float64)
+    found = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
+    log_prefactors = torch.stack(found, 1)
+    return log_prefactors + log_values(terms, u, log_prefactors)
+
+
+def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tensor) -> Tensor:
+    """Logarithm (n, K) of each term's q at its own coordinates (n, d), −∞ where negligible.
+
+    At each point the term of the largest prefactor (n, K) is evaluated first. Of the others, those
+    that even at the bound of their q would not reach e^{−40} of it are left out.
+    """
+    first = log_prefactors.argmax(1)
+    found = torch.full_like(log_prefactors, -torch.inf)
 
     def evaluate(k: int, rows: Tensor) -> None:
-        found[rows, k] = log_prefactors[k][rows] + terms[k].values(u[k][rows]).log()
+        rows = rows & (log_prefactors[:, k] > -torch.inf)
+        found[rows, k] = terms[k].values(u[k][rows]).log()
 
     for k in first.unique().tolist():
         evaluate(k, first == k)
-    floor = found.amax(1) - 40
+    floor = (log_prefactors + found).amax(1) - 40
     for k, term in enumerate(terms):
-        ceiling = log_prefactors[k] + math.log(term.form.coefficients.loose_bound)
+        ceiling = log_prefactors[:, k] + math.log(term.form.coefficients.bound)
         rows = (first != k) & (ceiling >= floor)
         if rows.any():
             evaluate(k, rows)
     return found
+
+
+def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None:
+    """Refuse conditions `x` (n, t) that have no density, or that are too far away for one.
+
+    Parameters
+    ----------
+    terms : sequence of Term
+    x : Tensor of shape (n, t)
+    log_prefactor : Tensor of shape (n,)
+        The largest of the terms'.
+    """
+    if x.shape[1] == 0:
+        return
+    distance = torch.stack([term.whiten(x).abs().amax(1) for term in terms]).amin(0)
+    far = ~(distance <= MAX_DEVIATIONS)
+    for rows, reason in (
+        (far, f"it is more than {MAX_DEVIATIONS:.0e} standard deviations from the data"),
+        (~far & (log_prefactor == -torch.inf), "the density is zero there"),
+    ):
+        if rows.any():
+            raise ValueError(f"no conditional density given {x[rows][0].tolist()}: {reason}")
 
 
 Base = tuple[Tensor, Law, Tensor, Tensor]
@@ -229,22 +323,14 @@ def born_terms(
     form: TrigonometricForm, series: QF.LatticeSeries | None, measure: BaseMeasure
 ) -> list[Term]:
     """Terms of a polynomial times a base measure; the series has the same values on a lattice."""
-    return [_term(form, series, *base) for base in base_terms(measure)]
-
-
-def _term(
-    form: TrigonometricForm,
-    series: QF.LatticeSeries | None,
-    log_weight: Tensor,
-    law: Law,
-    m: Tensor,
-    C: Tensor,
-) -> Term:
-    moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
-    lattice = None
-    if series is not None and len(m) == PLANE:
-        lattice = Shortcut(moved, series, m, C)
-    return Term(log_weight, law, m, C, moved, lattice)
+    terms = []
+    for log_weight, law, m, C in base_terms(measure):
+        moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
+        lattice = None
+        if series is not None and len(m) == PLANE:
+            lattice = Shortcut(moved, series, m, C)
+        terms.append(Term(log_weight, law, m, C, moved, lattice))
+    return terms
 
 
 def constant_form(d: int) -> TrigonometricForm:

@@ -11,7 +11,7 @@ from qaffde.nn.calculus.polynomial import BLOCK
 from qaffde.nn.calculus.terms import Term
 
 
-def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
+def term_mean(term: Term, x: Tensor, mean_q: Tensor) -> Tensor:
     r"""Means (n, d − t) of the last columns of a term, given the first.
 
     Along a coordinate v of the law, :math:`E[v e^{i\omega v}] = i E[v \sin \omega v]`: one form in
@@ -20,8 +20,8 @@ def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
     Parameters
     ----------
     x : Tensor of shape (n, t)
-    log_marginal : Tensor of shape (n,)
-        Logarithm of the term at x, its last columns integrated out.
+    mean_q : Tensor of shape (n,)
+        Mean of q over the last columns, given x.
     """
     t, u = x.shape[1], term.whiten(x)
     if not term.form.W.any():
@@ -38,7 +38,6 @@ def term_mean(term: Term, x: Tensor, log_marginal: Tensor) -> Tensor:
         c, s = theta.cos(), theta.sin()
         return torch.stack([form.of_waves(c, s) for form in forms], 1)
 
-    mean_q = (log_marginal - term.log_prefactor(u)).exp()
     v = torch.cat([first_moments(block) for block in u.split(BLOCK)])
     return term.unwhiten(u, v / mean_q[:, None])
 
@@ -59,7 +58,7 @@ def term_second_moment(term: Term, origin: Tensor) -> Tensor:
             at_pairs = (moments.second(i, j, sign) for sign in (-1, 1))
             value = form.coefficients.pairs.schur(*at_pairs).of_waves(c, s)[0]
             second[i, j] = second[j, i] = value / mass
-    mean = term_mean(term, torch.empty(1, 0, dtype=torch.float64), term.log_mass[None])[0]
+    mean = term_mean(term, torch.empty(1, 0, dtype=torch.float64), mass[None])[0]
     shift = mean - term.offset
     about_offset = term.scale @ second @ term.scale.T
     covariance = about_offset - torch.outer(shift, shift)

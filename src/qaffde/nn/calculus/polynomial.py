@@ -108,19 +108,9 @@ class Coefficients(ABC):
         """No value of q is larger."""
 
     @property
-    @abstractmethod
-    def loose_bound(self) -> float:
-        """No value of q is larger; found without an eigenvalue."""
-
-    @property
     def cost(self) -> float:
         """Multiplications of one evaluation, and its waves in the same currency, over H."""
         return WAVES + self.work
-
-    @property
-    def layers(self) -> "tuple[Coefficients, ...]":
-        """Forms whose sum is q, of bounds and costs of their own."""
-        return (self,)
 
     @abstractmethod
     def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
@@ -168,7 +158,7 @@ class SquaredCoefficients(Coefficients):
         half = self.F / 2
         return Pairs(half.mH @ self.F, half.mT @ self.F)
 
-    @property
+    @cached_property
     def bound(self) -> float:
         r"""Upper bound of q, by one eigenvalue.
 
@@ -177,39 +167,10 @@ class SquaredCoefficients(Coefficients):
         :math:`|z_h| = 1`. The weights here are the norms of the columns of F: best possible for
         r = 1, where the bound is :math:`(\sum_h |F_h|)^2`.
         """
-        return float(self._spectrum[0][0])
-
-    @cached_property
-    def loose_bound(self) -> float:
-        """(Σ_h ‖F_h‖)², the same with the trace in place of the eigenvalue."""
-        return float(self._column_norms.sum()) ** 2
-
-    @cached_property
-    def _column_norms(self) -> Tensor:
-        return self.F.abs().square().sum(0).sqrt()
-
-    @cached_property
-    def _spectrum(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues of RS⁻¹Rᵀ times Σs, falling, and F turned by its eigenvectors."""
-        s = self._column_norms
+        s = self.F.abs().square().sum(0).sqrt()
         half = self.F / s.clamp(min=torch.finfo(s.dtype).tiny).sqrt()
-        lam, U = torch.linalg.eigh((half @ half.mH).real)
-        return ROUNDING * lam.flip(0).clamp(min=0) * s.sum(), U.flip(1).T.to(self.F) @ self.F
-
-    @cached_property
-    def layers(self) -> tuple[Coefficients, ...]:
-        """Q in two: few rows of large eigenvalues, and many rows of small ones.
-
-        Only the few have a large bound, and they are cheap to evaluate. Where no such cut makes
-        the sum of bound times cost smaller, q stays whole.
-        """
-        lam, F = self._spectrum
-        k, row = torch.arange(1, len(F)), self.work / len(F)
-        head, tail = lam[0] * (WAVES + k * row), lam[1:] * (self.cost - k * row)
-        if len(F) == 1 or float((head + tail).min()) >= float(lam[0]) * self.cost:
-            return (self,)
-        cut = int((head + tail).argmin()) + 1
-        return SquaredCoefficients(F[:cut]), SquaredCoefficients(F[cut:])
+        top = torch.linalg.eigvalsh((half @ half.mH).real)[-1]
+        return float(ROUNDING * top.clamp(min=0) * s.sum())
 
     @cached_property
     def _transposed(self) -> tuple[Tensor, Tensor]:
@@ -253,11 +214,6 @@ class IntegratedCoefficients(Coefficients):
     def bound(self) -> float:
         """The bound of the source: an average has no larger value."""
         return self.source.bound
-
-    @property
-    def loose_bound(self) -> float:
-        """The loose bound of the source."""
-        return self.source.loose_bound
 
     def of_waves(self, c: Tensor, s: Tensor) -> Tensor:
         """Values (n,) of q.

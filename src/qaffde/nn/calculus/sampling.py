@@ -3,8 +3,7 @@ r"""Exact draws from one term, by rejection or coordinate by coordinate: whichev
 Rejection is cheapest where q is nearly flat, in any dimension: propose from the base and accept
 with probability q(u) / max q. The bound of q is proven, not searched for
 (:attr:`~qaffde.nn.calculus.polynomial.Coefficients.bound`), so the draws are exact. A draw takes
-:math:`\max q / E[q]` proposals on average, each of the cost of scoring one point. Where q is a sum
-of layers, every proposal first draws its layer, by the bounds, and evaluates that layer only.
+:math:`\max q / E[q]` proposals on average, each of the cost of scoring one point.
 
 Drawing in sequence is cheaper where q has peaks, and given rare values: the density of one
 coordinate u given those before it, with those after it integrated out, is a law times a
@@ -25,8 +24,8 @@ from qaffde.functional.chebyshev import (
     invert_increasing,
 )
 from qaffde.nn.calculus.base_laws import Law
-from qaffde.nn.calculus.column_series import density_series, nodes_of, values_along
-from qaffde.nn.calculus.polynomial import BLOCK, WAVES, Coefficients, TrigonometricForm
+from qaffde.nn.calculus.column_series import density_series, n_nodes, nodes_of, values_along
+from qaffde.nn.calculus.polynomial import BLOCK, WAVES, TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
 
 ROWS = 4096
@@ -37,21 +36,21 @@ MIN_PROPOSALS = 256
 """In one evaluation: few rows are tried several times at once."""
 
 
-def sample_term(term: Term, x: Tensor, log_marginal: Tensor, generator: Generator) -> Tensor:
+def sample_term(term: Term, x: Tensor, mean_q: Tensor, generator: Generator) -> Tensor:
     """Draws (n, d − t) of the last columns of a term, given the first.
 
     Parameters
     ----------
     x : Tensor of shape (n, t)
-    log_marginal : Tensor of shape (n,)
-        Logarithm of the term at x, its last columns integrated out.
+    mean_q : Tensor of shape (n,)
+        Mean of q over the last columns, given x.
     """
     u = term.whiten(x)
     if x.shape[1] == 0 and term.shortcut is not None:
         return term.unwhiten(u, draw_in_plane(term.shortcut, term.law, len(x), generator))
-    mean_q = (log_marginal - term.log_prefactor(u)).exp()  # over the last columns, of each row
     cost = sequential_cost(term.form, term.law, x.shape[1])
-    quick = rejection_cost(term.form.coefficients) <= cost * mean_q
+    q = term.form.coefficients
+    quick = q.bound * q.cost <= cost * mean_q
     drawn = torch.empty(len(x), term.n_dims - x.shape[1], dtype=torch.float64)
     for rows, draw in ((quick, draw_by_rejection), (~quick, draw_in_sequence)):
         if rows.any():
@@ -90,17 +89,28 @@ def sequential_cost(form: TrigonometricForm, law: Law, t: int) -> float:
     H, d = form.W.shape
     evaluations = [WAVES + 3 * H] * (d - 1 - t) + [form.coefficients.cost]
     return sum(
-        TABLED if j < 2 else len(nodes_of(form, law, j)) * each
-        for j, each in enumerate(evaluations, t)
+        TABLED if j < 2 else n_nodes(form, law, j) * each for j, each in enumerate(evaluations, t)
     )
 
 
 def _draw(slope: Tensor, law: Law, n: int, generator: Generator) -> Tensor:
     """Draws (n,) of densities whose series are (n, m), or (1, m) if it is one for all."""
+    return _quantiles(slope, law, torch.rand(n, generator=generator, dtype=torch.float64))
+
+
+def _quantiles(slope: Tensor, law: Law, level: Tensor) -> Tensor:
+    """Quantiles (n,) of the same densities."""
     series = antiderivative(slope)
-    level = torch.rand(n, generator=generator, dtype=torch.float64)
     total = series.sum(1)  # every T_k(1) is one
     return law.reach * invert_increasing(series, slope, level * total)
+
+
+def term_quantiles(term: Term, level: Tensor) -> Tensor:
+    """Quantiles (n, 1) of a term of one column."""
+    nothing = torch.empty(1, 0, dtype=torch.float64)
+    slope = density_series(term.form, term.law, values_along(term.form, term.law, nothing))
+    u = torch.cat([_quantiles(slope, term.law, part) for part in level.split(ROWS)])
+    return term.unwhiten(nothing, u[:, None])
 
 
 def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], Tensor]:
@@ -127,11 +137,6 @@ def _between_rows(table: Tensor, law: Law) -> Callable[[Tensor], Tensor]:
     return lambda v: chebyshev_basis(v[:, 0] / law.reach, len(spectrum)) @ spectrum
 
 
-def rejection_cost(coefficients: Coefficients) -> float:
-    """Cost of a draw where the mean of q is one."""
-    return sum(layer.bound * layer.cost for layer in coefficients.layers)
-
-
 def draw_by_rejection(
     form: TrigonometricForm, law: Law, u: Tensor, generator: Generator
 ) -> Tensor:
@@ -147,20 +152,9 @@ def _draw_block(form: TrigonometricForm, law: Law, u: Tensor, generator: Generat
         tries = -(-MIN_PROPOSALS // len(waiting))
         v = law.draw(len(waiting) * tries, W.shape[1], generator)
         theta = torch.addmm(start[waiting].repeat_interleave(tries, 0), v, W.T)
-        accepted = _accepted(form.coefficients, theta, generator).reshape(-1, tries)
+        level = form.coefficients.bound * torch.rand(len(v), generator=generator, dtype=v.dtype)
+        accepted = (level < form.coefficients(theta)).reshape(-1, tries)
         row, first = accepted.any(1), accepted.int().argmax(1)
         drawn[waiting[row]] = v.reshape(len(waiting), tries, -1)[row, first[row]]
         waiting = waiting[~row]
     return drawn
-
-
-def _accepted(coefficients: Coefficients, theta: Tensor, generator: Generator) -> Tensor:
-    """Which proposals, of phases (n, H), to accept."""
-    bounds = torch.tensor([layer.bound for layer in coefficients.layers], dtype=torch.float64)
-    chosen = torch.multinomial(bounds, len(theta), replacement=True, generator=generator)
-    level = bounds[chosen] * torch.rand(len(theta), generator=generator, dtype=torch.float64)
-    q = torch.empty_like(level)
-    for number, layer in enumerate(coefficients.layers):
-        mine = chosen == number
-        q[mine] = layer(theta[mine])
-    return level < q

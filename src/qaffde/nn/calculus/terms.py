@@ -102,10 +102,14 @@ class Term:
         return self.reach if self.law.bounded else infinite.expand(2, self.n_dims)
 
     def whiten(self, x: Tensor) -> Tensor:
-        """The coordinates u of the first columns, given `x` of shape (n, t)."""
+        """The coordinates u of the first columns, given `x` of shape (n, t).
+
+        Infinite where they overflow, also where they are the difference of two that do.
+        """
         t = x.shape[-1]
         centered = (x - self.offset[:t]).T
-        return torch.linalg.solve_triangular(self.scale[:t, :t], centered, upper=False).T
+        u = torch.linalg.solve_triangular(self.scale[:t, :t], centered, upper=False).T
+        return u.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
     def unwhiten(self, u: Tensor, v: Tensor) -> Tensor:
         """The last columns (n, d − t), from u of the first (n, t) and of the last (n, d − t)."""
@@ -114,9 +118,12 @@ class Term:
 
     def log_prefactor(self, u: Tensor) -> Tensor:
         """Logarithm (n,) of what multiplies q, or its mean, at u of the first columns (n, t)."""
-        t = u.shape[1]
-        log_volume = self.scale.diagonal()[:t].abs().log().sum()
-        return self.log_coefficient + self.law.log_density(u) - log_volume
+        return self.log_coefficient + self.log_base(u)
+
+    def log_base(self, u: Tensor, start: int = 0) -> Tensor:
+        """Log-density (n,) of the base at u of the first columns (n, t), those from `start` on."""
+        log_volume = self.scale.diagonal()[start : u.shape[1]].abs().log().sum()
+        return self.law.log_density(u[:, start:]) - log_volume
 
     def log_density(self, x: Tensor) -> Tensor:
         """Logarithm (n,) of the term at x of shape (n, d)."""

@@ -1,0 +1,1 @@
+"""Bad inputs, damaged files, kills, full disks, little memory, threads and hostile requests."""

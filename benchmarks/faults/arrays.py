@@ -1,0 +1,324 @@
+"""Hostile arrays, found by hypothesis, through every public method of every estimator.
+
+Every value is finite, and yet hard: scales from 1e-320 to 1e307, far offsets, constant columns,
+copies, near copies, few distinct values, a corrupt row, magnitudes that have nothing in common.
+Each array is fitted, and the fit asked all that it can be asked, at its own rows and at hostile
+ones. What is wanted is a finite answer (where rows are far, a log-density may be −inf) or a
+message of ours: an error that comes from within NumPy, SciPy or torch does not count as one.
+"""
+
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from benchmarks.faults.attempts import Attempt
+from benchmarks.faults.inputs import FAST, TRAINED
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    FourierFeatures,
+    QAFFDEClassifier,
+    QAFFDEOutlierDetector,
+    load,
+)
+from qaffde.estimators.calculus import BornEstimator
+from qaffde.training import TrainingDiverged
+
+Array = NDArray[np.float64]
+BATCH = 50
+OURS = ("/qaffde/", "/sklearn/")
+"""Folders whose errors are messages; scikit-learn checks shapes and types for us."""
+ESTIMATORS: dict[str, Callable[[], Any]] = {
+    "gaussian": lambda: QAFFDE(**FAST, bandwidth=0.7, base_measure="gaussian"),
+    "box": lambda: QAFFDE(**FAST, bandwidth="scott", base_measure="box"),
+    "mixture": lambda: QAFFDE(**FAST, bandwidth="silverman", base_measure=2),
+    "bounds": lambda: QAFFDE(**FAST, bandwidth=0.7, bounds=(-9, 9)),
+    "trained": lambda: QAFFDESGD(**FAST, **TRAINED),
+    "classifier": lambda: QAFFDEClassifier(**FAST, bandwidth=0.7, method="square_root"),
+    "detector": lambda: QAFFDEOutlierDetector(
+        QAFFDE(**FAST, bandwidth="scott", base_measure="gaussian"), random_state=0
+    ),
+    "features": lambda: FourierFeatures(8, random_state=0),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, rows to fit, and rows of as many columns to ask for."""
+
+    estimator: str
+    rows: Array
+    asked: Array
+
+
+class WrongError(AssertionError):
+    """An answer that is no answer."""
+
+
+@st.composite
+def columns(draw: Any, n: int, first: Array) -> Array:
+    """One column of n finite numbers, made in some hostile way; `first` stands before it."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    z, power = rng.normal(size=n), draw(st.integers(-320, 307))
+    values = draw(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+    makes: dict[str, Callable[[], Any]] = {
+        "plain": lambda: z,
+        "scaled": lambda: z * 10.0**power,
+        "far": lambda: z + 10.0 ** (power % 25),
+        "constant": lambda: np.full(n, values[0]),
+        "copy": lambda: first,
+        "near copy": lambda: first + z * 10.0 ** -(power % 17),
+        "whole": lambda: np.round(z * 10.0 ** (power % 10)),
+        "few": lambda: rng.choice(np.array([values[0], 0.0, 1.0]), n),
+        "zeros": lambda: rng.choice(np.array([0.0, -0.0, 5e-324]), n),
+        "mostly zero": lambda: np.where(rng.random(n) < 0.7, 0.0, z),
+        "mixed": lambda: z * 10.0 ** rng.uniform(-abs(power), abs(power), n),
+        "heavy": lambda: z / rng.random(n) ** 4,
+        "found": lambda: rng.choice(np.array(values), n),
+    }
+    name = draw(st.sampled_from([*makes, *len(makes) * ["plain"]]))
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(makes[name]())
+
+
+@st.composite
+def tables(draw: Any, d: int) -> Array:
+    """Rows of d columns in some unit; now and then one is corrupt, or half are copies."""
+    n = draw(st.integers(2, 60))
+    parts = [draw(columns(n, np.arange(n) / n))]
+    for _ in range(d - 1):
+        parts.append(draw(columns(n, parts[0])))
+    table = np.column_stack(parts)
+    if draw(st.integers(0, 4)) == 4:
+        table[draw(st.integers(0, n - 1))] = draw(st.sampled_from([1e3, -1e9, 1e100, 1e-300]))
+    if draw(st.integers(0, 4)) == 4:
+        table[: n // 2] = table[0]
+    if draw(st.integers(0, 2)) == 2:
+        with np.errstate(all="ignore"):
+            table = np.nan_to_num(table * 10.0 ** draw(st.integers(-320, 307)))
+    return table
+
+
+@st.composite
+def cases(draw: Any) -> Case:
+    """An estimator and what is hostile to it."""
+    d = draw(st.integers(1, 6))
+    name = draw(st.sampled_from(list(ESTIMATORS)))
+    rows, asked = draw(tables(d)), draw(tables(d))
+    near = draw(st.booleans())
+    return Case(name, rows, np.clip(asked, rows.min(0), rows.max(0)) if near else asked)
+
+
+def outcome(case: Case, folder: Path) -> str:
+    """What came of a case: answered, refused, or what was wrong."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            model = ESTIMATORS[case.estimator]()
+            _fit(model, case.rows)
+        except (ValueError, TrainingDiverged) as error:
+            return _refusal(error, f"{case.estimator}: fit")
+        refused = 0
+        for name, question in _questions(model, case, folder):
+            try:
+                question()
+            except WrongError as error:
+                return f"{case.estimator}: {name} gave {error}"
+            except (ValueError, TrainingDiverged) as error:
+                refused += 1
+                if (said := _refusal(error, f"{case.estimator}: {name}")) != "refused":
+                    return said
+    return "answered, in part" if refused else "answered"
+
+
+def drawn(number: int, n: int) -> list[Case]:
+    """Cases that hypothesis finds from a seed, but for its first, which is the simplest."""
+    found: list[Case] = []
+
+    @seed(number)
+    @settings(
+        max_examples=n + 1,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases())
+    def keep(case: Case) -> None:
+        found.append(case)
+
+    keep()
+    return found[1:]
+
+
+def start(folder: Path) -> Attempt:
+    """Cases are drawn a batch at a time."""
+    waiting: list[Case] = []
+
+    def attempt(rng: Generator) -> str:
+        if not waiting:
+            waiting.extend(drawn(int(rng.integers(2**32)), BATCH))
+        return outcome(waiting.pop(), folder)
+
+    return attempt
+
+
+def _fit(model: Any, X: Array) -> None:
+    if isinstance(model, QAFFDEClassifier):
+        model.fit(X, np.arange(len(X)) % 2)
+    else:
+        model.fit(X)
+
+
+def _refusal(error: Exception, where: str) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    if str(error).strip() and any(folder in place.filename for folder in OURS):
+        return "refused"
+    at = f"{Path(place.filename).name}:{place.lineno}"
+    return f"{where} raised {type(error).__name__} at {at}: {' '.join(str(error).split())[:150]}"
+
+
+def _questions(model: Any, case: Case, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    X, Y = case.rows, case.asked
+    match model:
+        case FourierFeatures():
+            yield "transform", lambda: [_finite(model.transform(Z)) for Z in (X, Y)]
+        case QAFFDEClassifier():
+            yield from _of_classifier(model, X, Y)
+        case QAFFDEOutlierDetector():
+            yield from _of_detector(model, X, Y)
+        case _:
+            yield from _of_density(model, X, Y)
+    if not isinstance(model, FourierFeatures):
+        yield "save and load", lambda: _saved(model, X, folder)
+
+
+def _of_classifier(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+    for where, Z in (("", X), (" of other rows", Y)):
+        yield f"log_density{where}", lambda Z=Z: _log(model.log_density(Z))
+        yield f"predict_log_proba{where}", lambda Z=Z: _log(model.predict_log_proba(Z))
+        yield f"predict_proba{where}", lambda Z=Z: _near(model.predict_proba(Z).sum(1), 1)
+        yield f"predict{where}", lambda Z=Z: _within(model.predict(Z), 0, 1)
+    yield "score", lambda: _within(model.score(X, np.arange(len(X)) % 2), 0, 1)
+    if hasattr(model, "partial_fit"):
+        yield "partial_fit", lambda: model.partial_fit(Y, np.arange(len(Y)) % 2)
+        yield "predict_proba after it", lambda: _near(model.predict_proba(X).sum(1), 1)
+
+
+def _of_detector(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+    for where, Z in (("", X), (" of other rows", Y)):
+        yield f"score_samples{where}", lambda Z=Z: _log(model.score_samples(Z))
+        yield f"decision_function{where}", lambda Z=Z: _log(model.decision_function(Z))
+        yield f"predict{where}", lambda Z=Z: _within(model.predict(Z), -1, 1)
+    yield "out_of_fold_scores_", lambda: _log(model.out_of_fold_scores_)
+
+
+def _of_density(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+    d, some = X.shape[1], X[:3]
+    yield "score_samples", lambda: _finite(model.score_samples(X))
+    yield "score_samples of other rows", lambda: _log(model.score_samples(Y))
+    yield "score", lambda: _finite(model.score(X))
+    yield "purity", lambda: _within(model.purity(), 0, 1)
+    yield "von_neumann_entropy", lambda: _finite(model.von_neumann_entropy())
+    yield "effective_rank", lambda: _within(model.effective_rank(), 1 - 1e-9, np.inf)
+    yield from _of_calculus(model, X, Y)
+    columns = sorted({0, d - 1})
+    yield "marginal", lambda: _all(_of_calculus(model.marginal(columns), X[:, columns], Y))
+    if d > 1:
+        given = dict(enumerate(some[0, :-1]))
+        yield "condition", lambda: _all(_of_calculus(model.condition(given), X[:, -1:], Y))
+        yield (
+            "condition at other rows",
+            lambda: _all(_of_calculus(model.condition(dict(enumerate(Y[0, :-1]))), X[:, -1:], Y)),
+        )
+        yield (
+            "conditional_score_samples",
+            lambda: _finite(model.conditional_score_samples(X, [0])),
+        )
+        yield (
+            "conditional_score_samples of other rows",
+            lambda: _log(model.conditional_score_samples(Y, [0])),
+        )
+    if isinstance(model, QAFFDE):
+        yield "partial_fit", lambda: model.partial_fit(Y)
+        yield "score_samples after it", lambda: _finite(model.score_samples(X))
+        yield "forget", lambda: model.forget(Y)
+        yield "score_samples after that", lambda: _log(model.score_samples(X))
+        yield "decay", lambda: model.forget(decay=1e-3)
+        yield "merge", lambda: model.merge(QAFFDE(plan=model.plan_).fit(X))
+        yield "score_samples after all", lambda: _log(model.score_samples(X))
+
+
+def _of_calculus(
+    model: BornEstimator, X: Array, Y: Array
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Questions to any density with the calculus; `X` are rows that it was fitted to."""
+    d, some, low, high = X.shape[1], X[:2], X.min(0), X.max(0)
+    holes = np.where(np.eye(d, dtype=bool)[:1], np.nan, some)
+    yield "score_samples", lambda: _log(model.score_samples(X))
+    yield "cdf", lambda: _within(model.cdf(some), 0, 1)
+    yield "cdf of other rows", lambda: _within(model.cdf(Y[:2, :d]), 0, 1)
+    yield "probability", lambda: _within(model.probability(low, high), 0, 1)
+    yield "probability of all", lambda: _near(model.probability(-np.inf, np.inf), 1)
+    yield "mean", lambda: _finite(model.mean())
+    yield "covariance", lambda: _finite(model.covariance())
+    yield "sample", lambda: _finite(model.sample(3, random_state=0))
+    yield "impute", lambda: _finite(model.impute(holes, random_state=0))
+    yield "impute the mean", lambda: _finite(model.impute(holes, method="mean"))
+    yield "hdr_level", lambda: _finite(model.hdr_level([0.5, 0.9], 50, random_state=0))
+    if d == 1:
+        levels = np.array([0.01, 0.5, 0.99])
+        yield "ppf", lambda: _rising(model.ppf(levels))
+
+
+def _all(questions: Iterator[tuple[str, Callable[[], object]]]) -> None:
+    for name, question in questions:
+        try:
+            question()
+        except WrongError as error:
+            raise WrongError(f"{name}: {error}") from None
+
+
+def _saved(model: Any, X: Array, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        model.save(Path(place) / "model")
+        again = load(Path(place) / "model")
+    ask = "predict" if isinstance(model, QAFFDEClassifier) else "score_samples"
+    if not np.array_equal(getattr(again, ask)(X), getattr(model, ask)(X)):
+        raise WrongError("another model")
+
+
+def _check(fine: Any, values: Any) -> None:
+    if not np.all(fine):
+        raise WrongError(str(np.asarray(values)[~np.broadcast_to(fine, np.shape(values))][:3]))
+
+
+def _finite(values: Any) -> None:
+    _check(np.isfinite(values), values)
+
+
+def _log(values: Any) -> None:
+    _check(np.asarray(values) < np.inf, values)
+
+
+def _within(values: Any, low: float, high: float) -> None:
+    _check((np.asarray(values) >= low) & (np.asarray(values) <= high), values)
+
+
+def _near(values: Any, wanted: float) -> None:
+    _check(np.abs(np.asarray(values) - wanted) < 1e-6, values)
+
+
+def _rising(values: Array) -> None:
+    _finite(values)
+    _check(np.diff(values, prepend=-np.inf) >= 0, values)

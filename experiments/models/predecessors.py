@@ -1,0 +1,44 @@
+"""Methods that the paper compares with or extends: the inverse autoregressive flow, and DMKDE."""
+
+from typing import Any
+
+from torch import nn
+
+from qaffde import QAFFDE
+from qaffde.baselines.flows import LayeredFlow, import_zuko
+
+
+class IAF(LayeredFlow):
+    """Inverse autoregressive flow (Kingma et al., 2016): a MAF run backwards.
+
+    Draws in one pass, scores (and so trains) in one for each column. Parameters are those of
+    :class:`~qaffde.baselines.flows.LayeredFlow`.
+
+    References
+    ----------
+    Kingma et al., "Improved Variational Inference with Inverse Autoregressive Flow", NeurIPS 2016.
+    """
+
+    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
+        zuko = import_zuko()
+        forward = zuko.flows.MAF(n_dims, n_context, **network)
+        return zuko.lazy.Flow(zuko.lazy.LazyInverse(forward.transform), forward.base)
+
+
+def dmkde(**parameters: Any) -> QAFFDE:
+    """Density matrix of plain random Fourier features (DMKDE), the method the paper extends.
+
+    It is :class:`qaffde.QAFFDE` with random features, read as they are and divided by the mass of
+    the kernel. So it is not a density (it has a floor and no finite integral) and cannot be drawn.
+
+    Parameters
+    ----------
+    **parameters
+        Of :class:`qaffde.QAFFDE`.
+
+    References
+    ----------
+    González et al., "Learning with density matrices and random features", 2022.
+    """
+    fixed = {"features": "random", "base_measure": "kernel", "measurement": "direct"}
+    return QAFFDE(**(fixed | parameters))

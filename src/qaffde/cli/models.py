@@ -1,0 +1,110 @@
+"""``qaffde sample``, ``marginal``, ``condition`` and ``info``: what a model says alone."""
+
+from typing import Annotated, Any
+
+import numpy as np
+from typer import Argument, Option
+
+from qaffde.cli.fit import attributes
+from qaffde.cli.inputs import load_model, parse_values
+from qaffde.cli.options import Json, Model, ModelOut, Seed, TableOut
+from qaffde.cli.output import check_output, print_facts, progress
+from qaffde.cli.sinks import open_sink
+from qaffde.streams.names import column_names, find_columns
+from qaffde.streams.table import DataError, Table, import_pyarrow
+
+
+def sample(
+    model: Model,
+    *,
+    n: Annotated[int, Option("-n", "--rows", min=1, help="How many rows.")] = 1000,
+    output: TableOut = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Draw independent rows from a density."""
+    printed, drawn = json and output is None, []
+    with open_sink(output, model, json=json) as write, progress() as report:
+        density, pa = load_model(model, "sample"), import_pyarrow()
+        names, random_state = column_names(density), np.random.RandomState(seed)
+        for start in range(0, n, Table.batch_rows):
+            rows = density.sample(min(Table.batch_rows, n - start), random_state=random_state)
+            drawn += [rows] if printed else []
+            arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
+            write(pa.RecordBatch.from_arrays(arrays, names=names))
+            report("drawing", start + len(rows), n)
+    if json:
+        found = {"rows": np.concatenate(drawn)} if printed else {"rows": n, "output": output}
+        print_facts({"columns": names, **found}, as_json=True)
+
+
+def marginal(
+    model: Model,
+    columns: Annotated[list[str], Argument(help="Columns to keep: names or numbers.")],
+    output: ModelOut,
+    *,
+    json: Json = False,
+) -> None:
+    """Write the exact density of some columns, the others integrated out."""
+    check_output(output, model)
+    density = load_model(model, "marginal")
+    names = column_names(density)
+    chosen = find_columns(columns, names, "the model")
+    density.marginal(chosen).save(output.resolve())
+    print_facts({"columns": [names[j] for j in chosen], "model": str(output)}, as_json=json)
+
+
+def condition(
+    model: Model,
+    values: Annotated[list[str], Argument(metavar="COLUMN=VALUE...", help="What is known.")],
+    output: ModelOut,
+    *,
+    json: Json = False,
+) -> None:
+    """Write the exact density of the other columns, where some have given values."""
+    check_output(output, model)
+    density = load_model(model, "condition")
+    names = column_names(density)
+    wanted = f"a condition is COLUMN=NUMBER, such as {names[0]}=1.5"
+    given = {j: value for j, (value,) in parse_values(values, names, wanted).items()}
+    density.condition(given).save(output.resolve())
+    rest = [name for j, name in enumerate(names) if j not in given]
+    said = {names[j]: value for j, value in given.items()}
+    shown = said if json else [f"{name} = {value:g}" for name, value in said.items()]
+    print_facts({"columns": rest, "given": shown, "model": str(output)}, as_json=json)
+
+
+LEARNED = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")
+DIAGNOSTICS = ("effective_rank", "purity", "von_neumann_entropy")
+
+
+def info(model: Model, *, json: Json = False) -> None:
+    """Show what a model file holds: class, columns, base measure, rank, entropy, size."""
+    if not model.is_file():
+        raise DataError(f"{model} is not a file")
+    from qaffde import load
+    from qaffde.estimators.recipes import fitted
+    from qaffde.files.format import unpack
+
+    estimator = load(model)
+    header, arrays = unpack(model.read_bytes())
+    facts = {
+        "class": type(estimator).__name__,
+        **(describe(estimator) if fitted(estimator) else {"fitted": False}),
+        "memory_bytes": sum(array.nbytes for array in arrays.values()),
+        "file_bytes": model.stat().st_size,
+        "format": header["format"],
+        "written_by": f"qaffde {header.get('version')}",
+    }
+    print_facts(facts, as_json=json)
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """Facts of a fitted estimator, as far as it has them."""
+    facts: dict[str, Any] = {"columns": column_names(model)}
+    if hasattr(model, "sums_"):
+        facts["total_weight"] = float(model.sums_.weight)
+    facts |= attributes(model, *LEARNED)
+    if facts.get("base_measure", "kernel") != "kernel":
+        facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}
+    return facts

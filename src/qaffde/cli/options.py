@@ -1,0 +1,49 @@
+"""Arguments that several commands have.
+
+Modules of commands import torch and what needs it inside functions, so that help and mistakes in
+arguments need neither.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+
+class Missing(StrEnum):
+    """Treatment of rows with missing values."""
+
+    error = "error"
+    drop = "drop"
+    impute = "impute"
+
+
+Model = Annotated[Path, Argument(metavar="MODEL", help="File that `qaffde fit` wrote.")]
+Data = Annotated[
+    str,
+    Argument(
+        metavar="DATA", help="CSV, TSV, Parquet, Arrow, Feather, NPY or NPZ; - is standard input."
+    ),
+]
+ModelOut = Annotated[Path, Option("--output", "-o", help="Model file to write.")]
+TableOut = Annotated[
+    str | None,
+    Option("--output", "-o", help="File to write, format by suffix; - is standard output."),
+]
+Picture = Annotated[Path, Option("--output", "-o", help="PNG, SVG or PDF to write.")]
+Columns = Annotated[
+    list[str] | None,
+    Option("--columns", "-c", help="Names, numbers from 0 or ranges such as 0-3, by commas."),
+]
+Header = Annotated[
+    bool | None, Option("--header/--no-header", help="Whether text has names in its first line.")
+]
+MissingFit = Annotated[
+    Missing, Option(help="Rows with gaps: stop, drop them, or fill column means.")
+]
+MissingScore = Annotated[
+    Missing, Option(help="Rows with gaps: stop, drop them, or fill the model's conditional mean.")
+]
+Json = Annotated[bool, Option("--json", help="Print one JSON object for programs.")]
+Seed = Annotated[int, Option(min=0, help="Of all that is random.")]

@@ -1,0 +1,423 @@
+"""Masses of cells of one or two columns, where others have given values, many a second.
+
+A density of some columns given others is a sum of terms. What does not depend on the values given
+is computed once: frequencies in the data's own units, and coefficients in single precision, which
+costs 1e-7 of the highest density. What is left for every new condition are waves, which on a grid
+are products of waves along its axes, and one matrix product for each term that matters there.
+
+Points of a grid would miss whatever is narrower than a cell. Narrow are the bases of terms, whose
+masses in cells are closed forms; the polynomials that multiply them are wide, and are read at the
+nodes of a grid and between them by splines. Along a single column all integrals are exact.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.interpolate import make_interp_spline
+from torch import Tensor
+
+from qaffde.functional.chebyshev import antiderivative
+from qaffde.nn.calculus.column_series import density_series, nodes_of
+from qaffde.nn.calculus.families import Family
+from qaffde.nn.calculus.integrals import Column, ColumnIntegral, legendre
+from qaffde.nn.calculus.mapped import MappedMixture
+from qaffde.nn.calculus.mixture import BornMixture, constant_form
+from qaffde.nn.calculus.terms import Term
+from qaffde.nn.columns import ColumnMaps
+
+Check = Callable[[], None]
+Ends = tuple[float, float]
+
+FAINT = {False: 1e-8, True: 3e-4}
+"""Share of the mass of an ordinary cell that is left out, of exact pictures and drafts."""
+PEAKED = 10
+"""Times the mean, the mass of an ordinary cell at most: a spike makes no other cell faint."""
+FAR = -1e300
+"""Logarithm of a density below which there is none."""
+REACH = 5.7
+"""Deviations beyond which, and in units of one over them frequencies, a Gaussian has 1e-8."""
+SHORT = 0.01
+"""Mass that the strips of a plane may be short of before more nodes are tried."""
+MAX_POINTS, RIDGE_CELLS = 160_000, 256
+"""Of the quadrature of a term; beyond, the cells along each axis."""
+FINER = 2
+"""Cells of a mapped column for each cell of the picture."""
+SCALINGS = 10
+
+
+def nothing() -> None:
+    """Stop no work."""
+
+
+class Slices:
+    """A density of its last columns, one or two, where its first ones have given values.
+
+    Parameters
+    ----------
+    density : BornMixture or MappedMixture
+        Of the columns given, then of those shown.
+
+    Examples
+    --------
+    >>> from qaffde.nn import BornDensity, BoxMeasure, FourierFeatures, expand
+    >>> features = FourierFeatures.draw("paired", 8, bandwidth=torch.ones(2))
+    >>> unit = BoxMeasure(torch.zeros(2), torch.ones(2))
+    >>> density = expand(BornDensity(features, torch.ones(1, 8), unit))
+    >>> given = torch.tensor([0.3]).double()
+    >>> found = Slices(density).column(given).cdf(torch.tensor([0.8]).double())
+    >>> torch.allclose(found, density.condition([0], given).cdf(torch.tensor([[0.8]]))[0])
+    True
+    """
+
+    def __init__(self, density: BornMixture | MappedMixture) -> None:
+        self.maps: ColumnMaps | None = None
+        if isinstance(density, MappedMixture):
+            self.maps, density = density.maps, density.density
+        one = constant_form(density.n_dims)  # for all terms whose form is constant: one family
+        terms = [
+            term if term.form.W.any() else replace(term, log_coefficient=term.log_mass, form=one)
+            for term in density.terms
+        ]
+        groups: dict[int, list[int]] = {}
+        for k, term in enumerate(terms):
+            groups.setdefault(id(term.form.coefficients), []).append(k)
+        self.families = [Family.of(terms[members[0]], members) for members in groups.values()]
+        self.laws = [term.law for term in terms]
+        self.log_coefficients = torch.stack([term.log_coefficient for term in terms])
+        self.offsets = torch.stack([term.offset for term in terms])
+        self.scales = torch.stack([term.scale for term in terms])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that is kept."""
+        return sum(family.nbytes for family in self.families)
+
+    def reaches(self, given: Tensor) -> bool:
+        """Whether there is any density where columns have these values."""
+        if self.maps is not None and len(given):
+            given, log_slope = self._given_maps(given)(given[None])
+            if float(log_slope) == -math.inf:
+                return False
+            given = given[0]
+        return float(self._log_weights(given)[0].max()) > FAR
+
+    def column(self, given: Tensor, check: Check = nothing) -> "Column":
+        """Exact distribution of the only column that is shown."""
+        given = self._placed(given)
+        parts = []
+        for k, base in self._given(given):
+            check()
+            family = self.families[k]
+            slope = family.slopes[:, -1:].abs().amax() * base.scale
+            form = replace(base.form, W=slope)
+            x = base.offset + base.scale[0] * nodes_of(form, base.law, 0)
+            density = density_series(form, base.law, family.on_grid(given, [x])[None])
+            series = antiderivative(base.log_coefficient.exp() * density)
+            parts.append(ColumnIntegral(base, series))
+        maps = None if self.maps is None else self.maps.select([len(self.maps) - 1])
+        return Column(parts, float(self._log_weights(given)[0].max()), maps)
+
+    def probability(
+        self, given: Tensor, log_mass: float, box: Sequence[Ends], check: Check = nothing
+    ) -> float:
+        """Probability of a box of two columns, to about 1e-6: a quadrature for each term.
+
+        The mass of all terms is that of :class:`Column`, of either column.
+        """
+        total, bounds = 0.0, torch.tensor(box, dtype=torch.float64).T
+        if self.maps is not None:
+            bounds = self.maps.select(range(len(given), len(self.maps))).edges(bounds)
+        given = self._placed(given)
+        for k, base in self._given(given, log_mass):
+            check()
+            family = self.families[k]
+            spread, steep = base.scale.diagonal(), torch.zeros_like(base.offset)
+            if not base.law.bounded:
+                spread = REACH * base.scale.square().sum(1).sqrt()
+                steep = REACH * torch.linalg.inv(base.scale).square().sum(0).sqrt()
+            low, high = bounds[0].max(base.offset - spread), bounds[1].min(base.offset + spread)
+            if bool((low < high).all()):
+                omega = 2 * family.slopes[:, len(given) :].abs().amax(0) + steep
+                sizes = ((omega * (high - low) / 4).ceil() + 10).int().tolist()
+                axes, mass = _quadrature(base, low, high, sizes)
+                mass = mass * base.log_coefficient.exp()
+                rows = (mass > FAINT[False] * mass.max()).nonzero()[:, 0]
+                total += float(mass[rows] @ family.on_grid(given, axes, rows))
+        return min(total, 1.0)
+
+    def masses(
+        self,
+        given: Tensor,
+        ends: Sequence[Ends],
+        n_cells: int,
+        nodes: Sequence[int],
+        *,
+        budget: float = math.inf,
+        draft: bool = False,
+        check: Check = nothing,
+    ) -> "Cells":
+        """Masses of even cells along each axis, and of what lies beyond them.
+
+        Parameters
+        ----------
+        given : Tensor of shape (t,)
+        ends : sequence of pairs
+            Of each axis.
+        n_cells : int
+            Along each axis.
+        nodes : sequence of int
+            How many points along each axis the polynomials may be read at, increasing.
+        budget : float, default=inf
+            Multiplications that may be spent; the most nodes that it allows are taken.
+        draft : bool, default=False
+            Whether to leave out whatever a picture that moves does not show.
+        check : callable, optional
+            Called before each part of the work; may raise to stop it.
+        """
+        if self.maps is not None:
+            own = [self.maps.select([len(given) + k]) for k in range(len(ends))]
+            return self._mapped_masses(
+                own, given, ends, n_cells, nodes, budget=budget, draft=draft, check=check
+            )
+        return self._masses(given, ends, n_cells, nodes, budget=budget, draft=draft, check=check)
+
+    def _mapped_masses(
+        self,
+        maps: Sequence[ColumnMaps],
+        given: Tensor,
+        ends: Sequence[Ends],
+        n_cells: int,
+        nodes: Sequence[int],
+        **options: Any,
+    ) -> "Cells":
+        """Masses of even cells of x, from those of finer even cells of z."""
+        edges = [cell_edges(*pair, n_cells) for pair in ends]
+        placed = [g.edges(edge[:, None])[:, 0] for g, edge in zip(maps, edges, strict=True)]
+        spans = [_finite_ends(place) for place in placed]
+        fine = FINER * n_cells
+        found = self._masses(self._placed(given), spans, fine, nodes, **options)
+        mass = found.mass
+        for span, place in zip(spans, placed, strict=True):
+            mass = (_overlaps(place, cell_edges(*span, fine)) @ mass).movedim(0, -1)
+        return replace(found, mass=mass)
+
+    def _masses(
+        self,
+        given: Tensor,
+        ends: Sequence[Ends],
+        n_cells: int,
+        nodes: Sequence[int],
+        *,
+        budget: float,
+        draft: bool,
+        check: Check,
+    ) -> "Cells":
+        d, edges = len(ends), [cell_edges(*pair, n_cells) for pair in ends]
+        parts = torch.zeros(len(self.families), *[n_cells + 2] * d, dtype=torch.float64)
+        for k, base in self._given(given, draft=draft):
+            parts[k] += base.log_coefficient.exp() * base_masses(base, edges)
+        mass = parts.sum(0)
+        floor = FAINT[draft] * min(float(mass.max()), PEAKED * float(mass.mean()))
+        seen = (parts >= floor).double()
+
+        def rows_of(k: int, n: int) -> Tensor:
+            """Nodes with cells that have mass beside them."""
+            return _along(seen[k], _near(n, n_cells)).flatten().nonzero()[:, 0]
+
+        work = [family.work(draft=draft) for family in self.families]
+        least = sum(len(rows_of(k, nodes[0])) * each for k, each in enumerate(work))
+        works = {n: least * (n / nodes[0]) ** d for n in nodes}
+        n = max((n for n in nodes if works[n] <= budget), default=nodes[0])
+        axes = [torch.linspace(*pair, n, dtype=torch.float64) for pair in ends]
+        for k, family in enumerate(self.families):
+            check()
+            rows = rows_of(k, n)
+            if len(rows):
+                q = family.on_grid(given, axes, rows, draft=draft)
+                values = q.mean().repeat(n**d)  # where there is no mass beside it
+                values[rows] = q
+                parts[k] *= _along(values.reshape([n] * d), _refinement(n, n_cells)).clamp_(min=0)
+        mass = parts.sum(0)
+        return Cells(mass / mass.sum(), n, works[n])
+
+    def plane(
+        self,
+        given: Tensor,
+        ends: Sequence[Ends],
+        sides: Sequence[Tensor],
+        nodes: Sequence[int],
+        check: Check = nothing,
+    ) -> "Cells":
+        """Masses of the cells of a plane whose strips have the exact masses of the two columns.
+
+        More nodes are taken, as long as there are any, where strips fall short. What is left of
+        it is scaled away, strip by strip along both axes in turn.
+
+        Parameters
+        ----------
+        sides : sequence of two Tensors of shape (n_cells + 2,)
+            Exact masses of each column.
+        """
+        first, second = sides
+        for n in nodes:
+            cells = self.masses(given, ends, len(first) - 2, [n], check=check)
+            mass = cells.mass
+            short = [mass.sum(1) - first, mass.sum(0) - second]
+            if max(float(part.abs().sum()) for part in short) < SHORT:
+                break
+        mass = mass + torch.finfo(mass.dtype).eps * torch.outer(first, second)
+        for _ in range(SCALINGS):
+            mass = mass * (first / mass.sum(1)).nan_to_num(0)[:, None]
+            mass = mass * (second / mass.sum(0)).nan_to_num(0)
+        return replace(cells, mass=mass)
+
+    def _given_maps(self, given: Tensor) -> ColumnMaps:
+        assert self.maps is not None
+        return self.maps.select(range(len(given)))
+
+    def _placed(self, given: Tensor) -> Tensor:
+        """Values of the columns given, behind their maps."""
+        if self.maps is None or not len(given):
+            return given
+        z: Tensor = self._given_maps(given)(given[None])[0][0]
+        return z
+
+    def _given(
+        self, given: Tensor, log_mass: float | None = None, *, draft: bool = False
+    ) -> Iterator[tuple[int, Term]]:
+        """Number of the family, and base of the columns shown, of each term that matters.
+
+        Coefficients are relative to `log_mass`, or to the largest.
+        """
+        t, (log_weights, u) = len(given), self._log_weights(given)
+        top = float(log_weights.max())
+        relative = log_weights - (top if log_mass is None else log_mass)
+        one = constant_form(self.offsets.shape[1] - t)
+        for k, family in enumerate(self.families):
+            for j in family.terms:
+                if log_weights[j] >= top + math.log(FAINT[draft]):
+                    offset, C = self.offsets[j, t:], self.scales[j, t:]
+                    offset = offset + C[:, :t] @ u[j]
+                    yield k, Term(relative[j], self.laws[j], offset, C[:, t:], one)
+
+    def _log_weights(self, given: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithm (K,) of each base at the columns given, and its coordinates u (K, t) there."""
+        t = len(given)
+        centered, C = given - self.offsets[:, :t], self.scales[:, :t, :t]
+        u = torch.linalg.solve_triangular(C, centered[..., None], upper=False)[..., 0]
+        log_volume = C.diagonal(dim1=1, dim2=2).abs().log().sum(1)
+        log_base = [law.log_density(v) for law, v in zip(self.laws, u, strict=True)]
+        return self.log_coefficients + torch.stack(log_base) - log_volume, u
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Masses of cells, with the nodes and multiplications that they took.
+
+    Along each axis the first and the last cell reach to infinity.
+    """
+
+    mass: Tensor  # (m + 2,) or (m + 2, m + 2)
+    nodes: int
+    work: float = 0.0
+
+
+def cell_edges(low: float, high: float, n: int) -> Tensor:
+    """Edges (n + 3,) of n even cells and of the two beyond them.
+
+    Examples
+    --------
+    >>> cell_edges(0.0, 1.0, 2)
+    tensor([  -inf, 0.0000, 0.5000, 1.0000,    inf], dtype=torch.float64)
+    """
+    edges = torch.linspace(low, high, n + 1, dtype=torch.float64)
+    infinite = edges.new_tensor([torch.inf])
+    return torch.cat([-infinite, edges, infinite])
+
+
+def _finite_ends(edges: Tensor) -> Ends:
+    """Least and largest of the finite ones of edges."""
+    finite = edges[edges.isfinite()]
+    return float(finite.min()), float(finite.max())
+
+
+def _overlaps(edges: Tensor, fine: Tensor) -> Tensor:
+    """Shares (m, n) of fine cells that lie in coarse ones, given the edges of both.
+
+    The first and the last fine cell reach to infinity; only equal ends cut them.
+    """
+    low, high = fine[:-1], fine[1:]
+    width = (high - low).clamp(min=1e-300)
+    below = ((edges[:, None] - low) / width).clamp(0, 1)
+    below[:, 0] = (edges >= high[0]).to(below)
+    below[:, -1] = (edges == torch.inf).to(below)
+    return below.diff(dim=0)
+
+
+def base_masses(base: Term, edges: Sequence[Tensor]) -> Tensor:
+    """Masses of the cells between edges of one or two columns, under the law of a base.
+
+    Where the second column depends on the first, it is taken for a Gaussian in each strip of the
+    first: about the median there, and as wide as it is there.
+    """
+    C = base.scale
+    u = (edges[0] - base.offset[0]) / C[0, 0]
+    levels = u.new_tensor([[0.16], [0.5], [0.84]])
+    (low, middle, high), first = base.law.between(u[:-1], u[1:], levels)
+    if len(edges) == 1:
+        return first
+    if not bool(C[1, 0]):
+        v = (edges[1] - base.offset[1]) / C[1, 1]
+        return torch.outer(first, base.law.between(v[:-1], v[1:], v.new_tensor(0.5))[1])
+    mean = base.offset[1] + C[1, 0] * middle
+    width = torch.hypot(C[1, 1], C[1, 0] * (high - low) / 2)
+    return first[:, None] * torch.special.ndtr((edges[1] - mean[:, None]) / width[:, None]).diff()
+
+
+def _quadrature(
+    base: Term, low: Tensor, high: Tensor, sizes: Sequence[int]
+) -> tuple[list[Tensor], Tensor]:
+    """Axes of a grid in a box, and the mass of the base that each of its points stands for.
+
+    Both have two columns. A narrow ridge, for which Gauss–Legendre rules are too long, is cut into
+    cells.
+    """
+    if math.prod(sizes) > MAX_POINTS:
+        ends = list(zip(low.tolist(), high.tolist(), strict=True))
+        edges = [cell_edges(*pair, RIDGE_CELLS) for pair in ends]
+        axes = [(edge[1:-2] + edge[2:-1]) / 2 for edge in edges]
+        return axes, base_masses(base, edges)[1:-1, 1:-1].flatten()
+    rules = [legendre(n, a, b) for n, a, b in zip(sizes, low, high, strict=True)]
+    axes = [nodes for nodes, _ in rules]
+    points, weights = (torch.cartesian_prod(*parts) for parts in zip(*rules, strict=True))
+    return axes, weights.prod(1) * base.log_base(base.whiten(points)).exp()
+
+
+def _along(values: Tensor, matrix: Tensor) -> Tensor:
+    """Values, of one or two dimensions, with a matrix applied along each."""
+    for _ in range(values.ndim):
+        values = (matrix @ values).movedim(0, -1)
+    return values
+
+
+@lru_cache(maxsize=32)
+def _refinement(n: int, n_cells: int) -> Tensor:
+    """Matrix (n_cells + 2, n) from n even nodes to the middles of cells, by cubic splines.
+
+    Beyond the axis it is as at its ends.
+    """
+    spline = make_interp_spline(np.linspace(0, 1, n), np.eye(n))
+    middles = (np.arange(-1, n_cells + 1) + 0.5) / n_cells
+    return torch.as_tensor(spline(np.clip(middles, 0, 1)))
+
+
+@lru_cache(maxsize=32)
+def _near(n: int, n_cells: int) -> Tensor:
+    """Matrix (n, n_cells + 2) that is one where a cell is not farther than the next node."""
+    cells = ((torch.arange(-1, n_cells + 1).double() + 0.5) / n_cells).clamp(0, 1) * (n - 1)
+    return ((torch.arange(n)[:, None] - cells).abs() <= 1).double()

@@ -1,0 +1,320 @@
+r"""Maps of columns learned from a sample: each column becomes its normal scores.
+
+.. math:: z = \Phi^{-1}(F(x))
+
+with the distribution function F of the column's own sample. The knots of the map are quantiles of
+the sample of a :class:`~qaffde.selection.Summary`. That sample is uniform and merges, so it is the
+sketch of quantiles that streams, processes and Dask share.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from torch import Tensor
+
+from qaffde.nn import ColumnMap, ColumnMaps
+from qaffde.selection.base_measure import n_distinct
+from qaffde.selection.plan import ModelSpec
+from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.search import indistinct
+from qaffde.selection.summary import Moments, Summary
+from qaffde.training.closed_form import effective_count
+
+Array = NDArray[Any]
+
+TAIL_ROWS = 10
+"""Rows beyond the first and the last knot."""
+TAIL_SHARE, WIDE_SHARE = 0.1, 0.45
+"""Share of the rows, at either end, that tells how heavy a tail is; where knots are few, more."""
+TAIL_RATES = 0.1, 1.5
+"""Least and largest λ of a tail without an end."""
+TAIL_KNOTS = 4
+"""With K knots, λ is no less than this over K: a few rows do not show how heavy a tail is."""
+EDGE = 0.1
+"""Share of the rows that a map leaves as they are up to, before a known end."""
+ATOM, RARE = 0.05, 20
+"""Share of the rows that a value takes alone, and how many times that of others it must be."""
+MAGNITUDES = 30
+"""Ratio of positive values beyond which, if their logarithms are less skewed, zero is an end."""
+MAX_JUDGED = 20_000
+"""Values that the number of knots is chosen by."""
+SHOWN_ROWS, SHOWN_SHARE = 100, 0.2
+"""Rows that show an end at zero: a tenth of them lies below this share of their reach."""
+
+
+def learned_maps(
+    summary: Summary,
+    ends: Tensor | None,
+    policy: SelectionPolicy,
+    *,
+    show_zero: bool,
+    skip_normal: bool = False,
+) -> ColumnMaps:
+    """Maps of columns to their normal scores.
+
+    A map may go through few quantiles or many: the likelihood of the column's own values decides,
+    less one over n for every knot (Akaike, 1974).
+
+    Parameters
+    ----------
+    summary : Summary
+    ends : Tensor of shape (2, d), optional
+        Known ends; NaN where there is none.
+    policy : SelectionPolicy
+    show_zero : bool
+        Whether zero is an end where the sample shows it: no value is negative, and values reach
+        zero in numbers.
+    skip_normal : bool, default=False
+        Whether a column without ends stays as it is where, by the same measure, a Gaussian fits
+        it as well, or where one value is common among many others: it has no density.
+    """
+    count = effective_count(summary.weight)
+    n = n_quantiles(count, policy)
+    maps = []
+    for k in range(summary.rows.shape[1]):
+        (values, share), own = _sorted(summary, k), _own(ends, k)
+        if show_zero and bool(own.isnan()[0]) and shows_zero(values, share):
+            own = torch.stack([own.new_tensor(0.0), own[1]])
+        best, worth = _best(values, share, own, n, count)
+        is_free = bool(best.ends.isinf().all())
+        is_normal = _gaussian_likelihood(values, share, count) > worth
+        skipped = is_normal or has_atom(share)
+        maps.append(ColumnMap() if skip_normal and is_free and skipped else best)
+    return ColumnMaps(maps)
+
+
+def _best(
+    values: Array, share: Array, ends: Tensor, n: int, count: float
+) -> tuple[ColumnMap, float]:
+    """The best map of a column through at most n even quantiles, and its worth."""
+    sizes = [4 * 2**k for k in range(10) if 4 * 2**k < n] + [n]
+    maps = [_learned(values, share, ends, size) for size in sizes]
+    worth = [_likelihood(g, values, share) - len(g.knots) / count for g in maps]
+    best = int(np.argmax(worth))
+    return maps[best], worth[best]
+
+
+def _likelihood(column: ColumnMap, values: Array, share: Array) -> float:
+    """Mean log-density of a column behind its map, but for the constant of the normal law."""
+    chosen = slice(None, None, -(-len(values) // MAX_JUDGED))
+    x, weight = torch.from_numpy(values[chosen].copy()), torch.from_numpy(share[chosen].copy())
+    z, log_slope = ColumnMaps([column])(x[:, None])
+    return float(((log_slope - z[:, 0].square() / 2) @ weight) / weight.sum())
+
+
+def _gaussian_likelihood(values: Array, share: Array, count: float) -> float:
+    """The same of the Gaussian with the column's mean and variance."""
+    variance = share @ (values - share @ values) ** 2
+    return float(-np.log(max(variance, 1e-300)) / 2 - 0.5 - 2 / count)
+
+
+def bounded_maps(summary: Summary, ends: Tensor) -> ColumnMaps:
+    """Maps that change columns with known ends near those ends only, and no other columns."""
+    return ColumnMaps(
+        ColumnMap() if own.isnan().all() else _bounded(*_sorted(summary, k), own)
+        for k, own in enumerate(ends.T)
+    )
+
+
+def n_quantiles(count: float, policy: SelectionPolicy) -> int:
+    """Number of even quantiles for so many rows: a knot costs 1/(2n) nats, and bends the map."""
+    return int(min(policy.max_knots, max(4, round(0.7 * count**0.45))))
+
+
+def n_knots(maps: ColumnMaps) -> int:
+    """Number of knots of all maps."""
+    return sum(len(maps[k].knots) for k in range(len(maps)))
+
+
+def _own(ends: Tensor | None, column: int) -> Tensor:
+    return torch.full((2,), torch.nan).double() if ends is None else ends[:, column]
+
+
+def _sorted(summary: Summary, column: int) -> tuple[Array, Array]:
+    """Distinct values of a column, rising, and their shares of the weight."""
+    values, place = np.unique(summary.rows[:, column].numpy(), return_inverse=True)
+    share = np.bincount(place, summary.weight.numpy())
+    return values, share / share.sum()
+
+
+def _learned(values: Array, share: Array, ends: Tensor, n: int) -> ColumnMap:
+    """Map to normal scores through about n quantiles; the identity of a constant."""
+    if len(values) < 3:
+        return ColumnMap()
+    outer = ends.numpy()
+    inside = (values > outer[0] if not np.isnan(outer[0]) else values == values) & (
+        values < outer[1] if not np.isnan(outer[1]) else values == values
+    )
+    level = np.cumsum(share) - share / 2
+    place = np.unique(np.searchsorted(level, _levels(n, len(values))).clip(0, len(values) - 1))
+    place = place[inside[place]]
+    knots, scores = values[place], ndtri(level[place])
+    distinct = np.concatenate([[True], np.diff(knots) > 1e-9 * np.ptp(values)])
+    knots, scores = knots[distinct], scores[distinct]
+    if len(knots) < 2:
+        return ColumnMap()
+    slopes = knot_slopes(knots, scores)
+    rates = _rate(scores[::-1], slopes[::-1]), _rate(scores, slopes)
+    return ColumnMap(
+        torch.from_numpy(knots),
+        torch.from_numpy(scores),
+        torch.from_numpy(slopes),
+        torch.tensor(rates, dtype=torch.float64),
+        torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends),
+        _inset(values, ends),
+    )
+
+
+def _bounded(values: Array, share: Array, ends: Tensor) -> ColumnMap:
+    """Map that is the identity but near the ends."""
+    cumulative = np.cumsum(share)
+    low, high = values[np.searchsorted(cumulative, (EDGE, 1 - EDGE)).clip(0, len(values) - 1)]
+    lower, upper = ends.tolist()
+    span = np.ptp(values) or 1.0
+    low = low if not low <= lower else lower + EDGE * span
+    high = high if not high >= upper else upper - EDGE * span
+    if not low < high:
+        low, high = np.nanmax([lower, low - EDGE * span]), np.nanmin([upper, high + EDGE * span])
+        low, high = 0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high
+    knots = torch.tensor([low, high], dtype=torch.float64)
+    return ColumnMap(
+        knots,
+        knots,
+        torch.ones_like(knots),
+        ends=torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends),
+        inset=_inset(values, ends),
+    )
+
+
+def _levels(n: int, n_values: int) -> Array:
+    """Levels of the knots: even ones and, down to a few rows, halved ones at both ends."""
+    halved = [1 / n]
+    while halved[-1] * n_values > TAIL_ROWS:
+        halved.append(halved[-1] / 2)
+    tails = np.array(halved)
+    return np.unique(np.concatenate([tails, np.arange(1, n) / n, 1 - tails]))
+
+
+def knot_slopes(x: Array, z: Array) -> Array:
+    """Slopes at knots, positive where z rises: means of those of both sides (Fritsch, Butland).
+
+    At both ends they are no steeper than over the two outer pieces, whose rows are few.
+
+    Examples
+    --------
+    >>> knot_slopes(np.array([0.0, 1.0, 3.0]), np.array([0.0, 2.0, 6.0]))
+    array([2., 2., 2.])
+    """
+    width = np.diff(x)
+    mean = np.diff(z) / width
+    if len(mean) == 1:
+        return np.repeat(mean, 2)
+    before, after = 2 * width[1:] + width[:-1], width[1:] + 2 * width[:-1]
+    inner = (before + after) / (before / mean[:-1] + after / mean[1:])
+    first, last = (z[2] - z[0]) / (x[2] - x[0]), (z[-1] - z[-3]) / (x[-1] - x[-3])
+    first = min(first, mean[0] ** 1.5 / inner[0] ** 0.5)
+    last = min(last, mean[-1] ** 1.5 / inner[-1] ** 0.5)
+    return np.concatenate([[first], inner, [last]])
+
+
+def _rate(scores: Array, slopes: Array) -> float:
+    """Rate λ of the tail after the last knot: how fast the slope falls in the outer rows."""
+    least, most = max(TAIL_RATES[0], TAIL_KNOTS / len(scores)), TAIL_RATES[1]
+    away = np.abs(scores)
+    own = np.sign(scores) == np.sign(scores[-1])
+    outer = own & (away >= -ndtri(TAIL_SHARE))
+    if outer.sum() < 3:
+        outer = own & (away >= -ndtri(WIDE_SHARE))
+    if outer.sum() < 3:
+        return least
+    steepness = np.polyfit(away[outer], np.log(slopes[outer]), 1)[0]
+    return float(np.clip(-steepness, least, most))
+
+
+def _inset(values: Array, ends: Tensor) -> Tensor:
+    """Half the distance between an end and the next value inside; zero where there is no end."""
+    lower, upper = ends.tolist()
+    inset = torch.zeros(2, dtype=torch.float64)
+    least = 1e-9 * (np.ptp(values) or 1.0)
+    if not np.isnan(lower):
+        inset[0] = max(least, (values[values > lower].min(initial=np.inf) - lower) / 2)
+    if not np.isnan(upper):
+        inset[1] = max(least, (upper - values[values < upper].max(initial=-np.inf)) / 2)
+    return torch.where(inset.isfinite(), inset, least)
+
+
+def shows_zero(values: Array, share: Array) -> bool:
+    """Whether distinct values, rising, with their shares, end at zero.
+
+    They do if none is negative and zero itself is common, or if many lie so close to zero that
+    their density does not fade out before it. Positive values that differ by much, and whose
+    logarithms are less skewed, count as well.
+    """
+    if values[0] < 0 or len(values) < SHOWN_ROWS:
+        return False
+    if values[0] == 0 and share[0] > 1 / len(values):
+        return True
+    few, many = values[SHOWN_ROWS // 10 - 1], values[SHOWN_ROWS - 1]
+    if few < SHOWN_SHARE * many:
+        return True
+    logs = np.log(values[values > 0])
+    return bool(np.ptp(logs) > np.log(MAGNITUDES) and _skewness(logs) < _skewness(values))
+
+
+def has_atom(share: Array) -> bool:
+    """Whether one value has a large share of the rows while most others have a small one."""
+    return bool(share.max() > ATOM and share.max() > RARE * np.median(share))
+
+
+def _skewness(values: Array) -> float:
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    return float(abs(high + low - 2 * middle) / max(high - low, 1e-300))
+
+
+def mapped_summary(summary: Summary, maps: ColumnMaps) -> Summary:
+    """The summary of the mapped columns: counts and ends of all rows, moments of the sample."""
+    whole, rows = summary.moments, maps(summary.rows)[0]
+    sample = Moments.of(rows, summary.weight)
+    moments = replace(
+        whole, ends=maps(whole.ends)[0], mean=sample.mean, covariance=sample.covariance
+    )
+    return replace(summary, moments=moments, rows=rows)
+
+
+Judge = Callable[[ColumnMaps | None], tuple[Tensor, Tensor]]
+"""Held-out log-densities in the units of the data, and weights, of the best model behind maps."""
+
+
+def choose_maps(
+    summary: Summary, spec: ModelSpec, policy: SelectionPolicy, judge: Judge
+) -> ColumnMaps | None:
+    """Maps of the columns: those that were asked for, or the better ones of two.
+
+    Columns as they are, but for known ends, are compared with normal scores by a short search for
+    a model of each. Maps are learned from rows that are held out too: every knot is a number
+    that was fitted, which makes held-out rows look better by 1/n nats (Akaike, 1974).
+    """
+    d = summary.rows.shape[1]
+    ends, known = spec.ends(d), spec.box_ends(d, policy)
+    plain = None if ends is None or known is not None else bounded_maps(summary, ends)
+    if spec.transformation == "auto" and (
+        spec.has_bandwidth or n_distinct(summary.rows) < policy.mapped_rows
+    ):
+        return plain
+    is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
+    learned = learned_maps(summary, ends, policy, show_zero=show_zero, skip_normal=is_auto)
+    if not learned.mapped:
+        return plain
+    if not is_auto:
+        return learned
+    (before, weight), (after, _) = judge(plain), judge(learned)
+    if len(before) != len(after):  # rows that differ by rounding alone have become the same
+        return plain
+    fitted = n_knots(learned) / effective_count(summary.weight)
+    close = indistinct(before, after - fitted, weight, policy.map_errors)
+    return plain if close else learned

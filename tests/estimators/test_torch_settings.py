@@ -1,0 +1,86 @@
+"""Estimators under torch settings of their caller, and masked arrays."""
+
+import numpy as np
+import pytest
+import torch
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier, QAFFDEOutlierDetector
+
+SETTINGS = {
+    "inference mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    "meta": lambda: torch.device("meta"),
+}
+X = np.random.default_rng(0).normal(size=(120, 2))
+LABELS = (X[:, 0] > 0).astype(int)
+FIXED = {"n_features": 24, "bandwidth": 0.5, "random_state": 0}
+OPERATIONS = {
+    "score": lambda m: m.score_samples(X),
+    "sample": lambda m: m.sample(5, random_state=0),
+    "mean": lambda m: m.mean(),
+    "quantiles": lambda m: m.condition({0: 0.5}).ppf([0.1, 0.9]),
+    "probability": lambda m: m.probability(-1, 1),
+    "impute": lambda m: m.impute([[np.nan, 1.0]], random_state=0),
+    "update": lambda m: m.partial_fit(X[:9]).score_samples(X),
+}
+FITS = {
+    "QAFFDE": lambda: QAFFDE(base_measure="gaussian", **FIXED).fit(X),
+    "QAFFDESGD": lambda: QAFFDESGD(**FIXED).fit(X),
+    "detector": lambda: QAFFDEOutlierDetector(QAFFDE(**FIXED), random_state=0).fit(X),
+    "classifier": lambda: QAFFDEClassifier(n_features=16, random_state=0).fit(X, LABELS),
+}
+
+
+def answer(model):
+    ask = getattr(model, "predict_proba", None) or model.score_samples
+    return ask(X)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("kind", FITS)
+def test_fits_do_not_see_the_settings(kind, setting, tmp_path):
+    expected = answer(FITS[kind]())
+    with SETTINGS[setting]():
+        model = FITS[kind]()
+        inside = answer(model)
+        model.save(tmp_path / "model")
+        loaded = qaffde.load(tmp_path / "model")
+        again = answer(loaded)
+    for found in (inside, again, answer(model), answer(loaded)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_operations_do_not_see_the_settings(operation, setting):
+    expected = OPERATIONS[operation](FITS["QAFFDE"]())
+    model = FITS["QAFFDE"]()
+    with SETTINGS[setting]():
+        found = OPERATIONS[operation](model)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+MASKED = np.ma.masked_greater(X, 1.5)
+MASKED_CALLS = {
+    "fit": lambda m: QAFFDE().fit(MASKED),
+    "weights": lambda m: QAFFDE().fit(X, sample_weight=np.ma.masked_less(np.arange(120.0), 3)),
+    "score": lambda m: m.score_samples(MASKED),
+    "cdf": lambda m: m.cdf(MASKED),
+    "impute": lambda m: m.impute(X=MASKED),
+    "condition": lambda m: m.condition({0: np.ma.masked_greater([1.0, 2.0], 1.5)}),
+    "detector": lambda m: QAFFDEOutlierDetector(m).fit(MASKED),
+    "classifier": lambda m: QAFFDEClassifier().fit(MASKED, LABELS),
+}
+
+
+@pytest.mark.parametrize("call", MASKED_CALLS)
+def test_masked_values_are_refused(call):
+    with pytest.raises(ValueError, match="masked values"):
+        MASKED_CALLS[call](FITS["QAFFDE"]())
+
+
+def test_an_array_with_an_empty_mask_is_an_array():
+    model = FITS["QAFFDE"]()
+    found = model.score_samples(np.ma.masked_greater(X, 99))
+    np.testing.assert_array_equal(found, model.score_samples(X))
