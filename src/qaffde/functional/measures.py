@@ -84,7 +84,7 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
 
 
 def whitening(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What :func:`log_gaussian_terms` takes to whiten by K Gaussians in one product.
+    """Affine map by which :func:`log_mixture_density` whitens by K Gaussians in one product.
 
     Parameters
     ----------
