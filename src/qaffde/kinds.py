@@ -197,7 +197,8 @@ def label_of(value: Any) -> Label:
             f"the label {value!r} is {type(value).__name__}, where text, a finite number or a "
             "bool is wanted; make it text"
         )
-    return int(value) if float(value).is_integer() else float(value)
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 def _finite(what: str, value: Any, why: str) -> float:
