@@ -8,9 +8,11 @@ import torch
 from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
+from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures
 from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram
 from qaffde.parameters import check_choice, check_rank, check_share
+from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.training import ComputeConfig, History, TrainingConfig
 from qaffde.training.class_readings import MEASUREMENTS
@@ -22,6 +24,7 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
+KINDS: tuple[Any, ...] = (Real, Periodic, Integer, Category, Atom)
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -59,6 +62,12 @@ def _background(f: Fields, name: str, value: Any) -> None:
     """A share, or zero, where there is none."""
     if value != 0:
         check_share(name, value, auto=True)
+
+
+def _schema(f: Fields) -> Schema:
+    f.agree("columns", "d", len(f["columns"]))
+    check_choice("library", str(f["library"]), ("None", "pandas", "polars", "pyarrow"))
+    return Schema(**f)
 
 
 _floats = items(item(float | int))
@@ -108,6 +117,14 @@ RECIPES |= {
         n_recoveries=item(int),
         stopped_by=item(str),
     ),
+    "Schema": Recipe(
+        Schema, _schema, columns=items(item(Column), tuple, least=1), library=check.anything
+    ),
+    "Column": Recipe(Column, name=item(str | int), kind=item(Kind), dtype=item(str)),
+    **{
+        kind.__name__: Recipe(kind, **{f.name: check.anything for f in fields(kind)})
+        for kind in KINDS
+    },
     # Configurations check their own values; constants that a file lacks have their defaults.
     **{
         kind.__name__: Recipe(
