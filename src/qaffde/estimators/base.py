@@ -248,6 +248,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if not isinstance(X, Source):
             return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
         declare_columns(self, X.n_columns, X.names, reset=reset)
+        if reset:
+            self.schema_ = None
         return X
 
 
