@@ -188,7 +188,7 @@ def _series(column: Values, library: Any) -> Any:
 
         return nw.from_native(pd.Series(values, name=name).astype(dtype), series_only=True)
     series = nw.new_series(name, values, backend=library)
-    kind = getattr(nw, dtype, None)
+    kind: Any = getattr(nw, dtype, None)
     known = isinstance(kind, type) and issubclass(kind, nw.dtypes.DType)
     return series.cast(kind) if known else series
 

@@ -21,7 +21,7 @@ from qaffde.estimators.columns import (
 )
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
-from qaffde.nn import BornMixture, MappedMixture, expand, find_born
+from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
@@ -128,11 +128,11 @@ class BornEstimator(FileMixin, DensityEstimator):
                 raise ValueError("a region is one dict: {column: (lower, upper), ...}")
             box = resolve_region(lower, density.n_dims, self._names(), self.schema_)
         else:
-            ends = check_box(lower, upper, density.n_dims)
-            box = Region(*(end[None] for end in ends))
-        sets = {"sets": {k: torch.as_tensor(v) for k, v in box.sets.items()}} if box.sets else {}
-        ends = torch.as_tensor(box.lower), torch.as_tensor(box.upper)
-        value, error = (float(part.sum()) for part in density.probability(*ends, **sets))
+            low, high = check_box(lower, upper, density.n_dims)
+            box = Region(low[None], high[None])
+        ends = [torch.as_tensor(box.lower), torch.as_tensor(box.upper)]
+        sets = [{k: torch.as_tensor(v) for k, v in box.sets.items()}] if box.sets else []
+        value, error = (float(part.sum()) for part in density.probability(*ends, *sets))
         return (value, error) if return_error else value
 
     def cdf(self, X: ArrayLike, *, return_error: bool = False) -> Any:
@@ -202,20 +202,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
-        patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
-        for number, missing in enumerate(patterns):
-            if not missing.any():
-                continue
-            have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
-            ordered, which = density.reordered([*have, *lack]), group == number
-            given = rows[which][:, have]
-            filled = (
-                ordered.mean_given(given)
-                if method == "mean"
-                else ordered.sample_given(given, generator)
-            )
-            rows[which.nonzero(), torch.tensor(lack)] = filled
-        return self._table(rows.numpy())
+        return self._table(_filled(density, rows, method, generator).numpy())
 
     def mean(self) -> Array:
         """Mean of the density, of shape (d,).
@@ -289,6 +276,26 @@ class BornEstimator(FileMixin, DensityEstimator):
         """A density of some of the columns."""
         schema = None if self.schema_ is None else self.schema_.select(columns)
         return DerivedDensity(density, self._names(columns), schema)
+
+
+def _filled(density: Any, rows: Tensor, method: str, generator: Generator) -> Tensor:
+    """Rows with draws or means, given what each row has, in place of NaN."""
+    if isinstance(density, TableDensity):
+        return density.fill_expected(rows) if method == "mean" else density.fill(rows, generator)
+    patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
+    for number, missing in enumerate(patterns):
+        if not missing.any():
+            continue
+        have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
+        ordered, which = density.reordered([*have, *lack]), group == number
+        given = rows[which][:, have]
+        filled = (
+            ordered.mean_given(given)
+            if method == "mean"
+            else ordered.sample_given(given, generator)
+        )
+        rows[which.nonzero(), torch.tensor(lack)] = filled
+    return rows
 
 
 class DerivedDensity(BornEstimator):

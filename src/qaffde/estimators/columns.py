@@ -175,6 +175,8 @@ def _pair(column: TableColumn, ends: tuple[Any, ...]) -> list[Interval]:
 
 def check_box(lower: Any, upper: Any, n: int) -> tuple[Array, Array]:
     """Ends of a box as arrays of shape (n,)."""
+    if lower is None or upper is None:
+        raise ValueError("give lower and upper, or one dict {column: (lower, upper), ...}")
     try:
         given = (np.asarray(end, dtype=np.float64) for end in (lower, upper))
         low, high = (np.broadcast_to(end, (n,)).copy() for end in given)
