@@ -14,7 +14,6 @@ import numpy as np
 from sklearn.neighbors import KernelDensity
 
 from qaffde import QAFFDE
-from qaffde.targets import get_target
 
 COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}
 shares = 1 - np.sqrt(np.random.default_rng(0).random((5000, 1)))
@@ -49,7 +48,9 @@ print(f"weight of the background: {1 / (len(shares) + 1):.5f}")
 # data. The second set ends at :math:`x_1 = \pm 4`, at full height, and fades out in the other
 # direction.
 
-X = get_target("potential_2").sample(5000, random_state=0)
+rng = np.random.default_rng(0)
+first = rng.uniform(-4, 4, 5000)
+X = np.column_stack([first, rng.normal(np.sin(np.pi * first / 2), 0.4)])
 models = {
     "QAFFDE": QAFFDE(bandwidth=0.2, bounds=[(-4, 4), (None, None)], random_state=0).fit(X),
     "KDE": KernelDensity(bandwidth=0.2).fit(X),
