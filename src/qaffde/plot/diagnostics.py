@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from qaffde.nn import BornDensity, StandardizedDensity, find_born
+from qaffde.nn import BornDensity, find_born
 from qaffde.plot.panels import Array, Panel, Wishes, numbers_of
 from qaffde.plot.style import COLORS, DENSITY, SECOND, caption
 from qaffde.streams.names import column_names
@@ -119,9 +119,8 @@ class FrequenciesPanel(Panel):
             columns = columns[:2]
         if len(columns) > 2:
             raise ValueError(f"frequencies are shown of one or two columns, got {len(columns)}")
-        scale = _scale(model.density_)
         with torch.no_grad():
-            W = (born.features.W / scale)[:, columns].numpy()
+            W = (born.features.W / model.plan_.scale)[:, columns].numpy()
             weight = born.factor.square().sum(0).numpy()
         return cls(W, weight, [column_names(model)[j] for j in columns])
 
@@ -153,11 +152,3 @@ def _born(model: Any) -> BornDensity:
             f"{type(model).__name__} has no density matrix of its own; take a fitted QAFFDE or "
             "QAFFDESGD"
         ) from None
-
-
-def _scale(density: Any) -> Any:
-    """Units of the features, where columns were divided by them."""
-    inner = density
-    while inner is not None and not isinstance(inner, StandardizedDensity):
-        inner = dict(inner.named_children()).get("density")
-    return 1.0 if inner is None else inner.scale
