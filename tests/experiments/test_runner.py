@@ -8,7 +8,7 @@ from multiprocessing import Pipe, get_context
 import pytest
 
 from experiments import methods as method_registry
-from experiments import search
+from experiments import runner, search
 from experiments.cells import Ledger
 from experiments.methods import Method
 from experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
@@ -137,7 +137,9 @@ def test_a_claimed_row_is_waited_for(tmp_path):
         assert known == {"id": "old"}
 
 
-def test_two_processes_give_the_rows_of_one(files, measured):
+def test_two_processes_give_the_rows_of_one(files, measured, monkeypatch):
+    """Forked here: what is sent to them is pickled all the same, and nothing is imported again."""
+    monkeypatch.setattr(runner.multiprocessing, "get_context", lambda _: get_context("fork"))
     seen = []
     run_cells(tiny_cells(files), files, jobs=2, on_row=lambda row: seen.append(row["id"]))
     rows = read_rows(files.rows)
