@@ -63,6 +63,22 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
+def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
+    """Log-density of rows of shape (n, d), compiled where the density has a closed formula."""
+    compiled = compiled_score(density, compute.torch_dtype, compute.device)
+    if compiled is not None and len(rows) <= FEW_ROWS:
+        return compiled.of_few(rows)
+    if compiled is None:
+        compute, score, width = DOUBLE, density.log_prob, WIDTH
+    else:
+        score, width = compiled, compiled.width
+    size = compute.rows(width)
+    with torch.no_grad():
+        blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
+        log_p = torch.cat([score(x) for x in blocks])
+    return log_p.double().cpu().numpy()
+
+
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator with a fitted torch density behind a scikit-learn interface.
 
@@ -130,19 +146,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
-        compute = self._compute()
-        compiled = compiled_score(self.density_, compute.torch_dtype, compute.device)
-        if compiled is not None and len(rows) <= FEW_ROWS:
-            return compiled.of_few(rows)
-        if compiled is None:
-            compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
-        else:
-            score, width = compiled, compiled.width
-        size = compute.rows(width)
-        with torch.no_grad():
-            blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
-            log_p = torch.cat([score(x) for x in blocks])
-        return log_p.double().cpu().numpy()
+        return log_density(self.density_, rows, self._compute())
 
     def _compute(self) -> ComputeConfig:
         """Precision, device and rows at a time."""

@@ -23,12 +23,12 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
 )
-from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import MAX_COEFFICIENT
 from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
 from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.closed_form import ClassSums, Sums
+from qaffde.training.classes import ClassSums
+from qaffde.training.closed_form import Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
 CONFIGS: dict[str, type] = {
@@ -180,7 +180,7 @@ ESTIMATORS = {
         class_prior_=_prior,
         plan_=_plan("classifier"),
         sums_=optional(item(ClassSums, C="C", D="D")),
-        _density=optional(item(ClassDensity, C="C", d="d")),
+        _density=optional(item(StandardizedDensity, C="C", d="d")),
         history_=_history,
     ),
     "QAFFDEOutlierDetector": estimator(
