@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, load
+from qaffde import QAFFDE, Real, load
 from qaffde.cli import fit
 from qaffde.selection import summary as sources
 from qaffde.streams import delimited
@@ -36,7 +36,7 @@ def test_a_stream_equals_a_fit_in_memory(suffix, qaffde, frame, write, tmp_path)
     assert streamed.json["rows"] == 200
     found = load(tmp_path / "m")
     assert found.warm_start is False
-    whole = QAFFDE(48, 0.4, bounds=[(-8, 8), (-8, 8)], random_state=0).fit(frame.to_numpy())
+    whole = QAFFDE(48, 0.4, columns=Real(-8, 8), random_state=0).fit(frame.to_numpy())
     np.testing.assert_allclose(
         found.score_samples(rows_like(found, frame)),
         whole.score_samples(frame.to_numpy()),
@@ -67,8 +67,8 @@ def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkey
     done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, *box, "--stream")
     assert done.code == 0, done.err
     model = load(tmp_path / "m")
-    ends = [(-7.0, None), (None, None)]
-    whole = QAFFDE(48, 0.4, base_measure="box", bounds=ends, random_state=0).fit(frame)
+    ends = [Real(-7), Real()]
+    whole = QAFFDE(48, 0.4, base_measure="box", columns=ends, random_state=0).fit(frame)
     np.testing.assert_allclose(model.score_samples(frame), whole.score_samples(frame), atol=1e-10)
     assert model.sums_.weight == 200
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDEOutlierDetector, __version__, cli, load
+from qaffde import QAFFDE, QAFFDEOutlierDetector, Real, __version__, cli, load
 from qaffde.cli.app import COMMANDS, app
 from tests.cli.conftest import SMALL
 
@@ -91,7 +91,7 @@ def test_fit_options(qaffde, frame, write, tmp_path):
     )
     assert done.code == 0, done.err
     model = load(tmp_path / "m")
-    expected = QAFFDE(40, [0.4, 0.6], 5, bounds=[(-9, 9), (-9, 9)], random_state=3)
+    expected = QAFFDE(40, [0.4, 0.6], 5, columns=[Real(-9, 9), Real(-9, 9)], random_state=3)
     expected.fit(frame, sample_weight=np.arange(200.0))
     assert (model.rank_, model.base_measure_) == (5, "box")
     np.testing.assert_allclose(model.score_samples(frame), expected.score_samples(frame))
@@ -99,7 +99,7 @@ def test_fit_options(qaffde, frame, write, tmp_path):
     assert (
         qaffde("fit", data, "-o", tmp_path / "m", "-c", "0-1", "--features", 16, *bounds).code == 0
     )
-    assert load(tmp_path / "m").bounds == [(-9.0, None), (None, 9.0)]
+    assert load(tmp_path / "m").columns == [Real(-9), Real(None, 9)]
 
 
 @pytest.mark.usefixtures("short_search")

@@ -10,6 +10,7 @@ from typer import Option
 from qaffde.cli.inputs import open_data
 from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, ModelOut, Seed
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
+from qaffde.kinds import Real
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns, framed
 
@@ -71,7 +72,7 @@ def fit(
             bandwidth=number_or_word(bandwidth),
             rank=number_or_word(rank),
             base_measure=number_or_word(base_measure),
-            bounds=parse_bounds(bounds, rows.column_names),
+            columns=parse_bounds(bounds, rows.column_names),
             time_limit=time_limit,
             random_state=seed,
         )
@@ -134,7 +135,7 @@ def parse_bounds(texts: Sequence[str] | None, names: Sequence[str]) -> Any:
     """Ends of columns from texts such as ``0:1``, ``height=0:`` or ``:5``."""
     if not texts:
         return None
-    bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(names)
+    kinds = [Real() for _ in names]
     for text in texts:
         column, _, ends = text.rpartition("=")
         try:
@@ -144,8 +145,8 @@ def parse_bounds(texts: Sequence[str] | None, names: Sequence[str]) -> Any:
                 f"--bounds takes LOW:HIGH or COLUMN=LOW:HIGH, an end may be left out; got {text!r}"
             ) from None
         for j in find_columns([column], names, "the fit") if column else range(len(names)):
-            bounds[j] = low, high
-    return bounds
+            kinds[j] = Real(low, high)
+    return kinds
 
 
 def note_missing(rows: TableChunks) -> None:
