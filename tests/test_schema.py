@@ -93,7 +93,7 @@ def test_dates_are_days():
 def test_arrays_are_real_unless_asked(dtype):
     X = RNG.integers(0, 3, (50, 2)).astype(dtype)
     assert Schema.infer(X).kinds == (Real(), Real())
-    assert Schema.infer(X).is_plain
+    assert Schema.infer(X).is_real
     schema = Schema.infer(X, {1: "integer"})
     assert schema.kinds == (Real(), Integer())
     np.testing.assert_array_equal(schema.decode(schema.encode(X)), X)

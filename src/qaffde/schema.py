@@ -180,9 +180,9 @@ class Schema:
         return tuple(column.kind for column in self.columns)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether this is an array of real columns without ends."""
-        return self.library is None and all(kind == Real() for kind in self.kinds)
+    def is_real(self) -> bool:
+        """Whether all columns are real."""
+        return all(isinstance(kind, Real) for kind in self.kinds)
 
     def encode(self, X: Any) -> Array:
         """Numbers of shape (n, d) from a table; NaN for gaps."""
