@@ -10,7 +10,7 @@ from typer import Option
 from qaffde.cli.inputs import open_data
 from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, ModelOut, Seed
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
-from qaffde.kinds import Kind, as_kind
+from qaffde.kinds import Kind, Real, as_kind
 from qaffde.schema import Schema
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns
@@ -43,7 +43,7 @@ def fit(
         list[str] | None,
         Option(
             help="Kind of a column, repeated: age=integer, hour=periodic:24, spend=atom:0, "
-            "price=real:0:100, zip=category; the others are found."
+            "price=real:0:100, zip=category, or of all: real:0:1. Others are found."
         ),
     ] = None,
     transformation: Annotated[
@@ -149,7 +149,7 @@ def number_or_word(text: str | None) -> Any:
 
 
 def parse_kinds(texts: Sequence[str] | None, names: Sequence[str]) -> dict[str, Kind]:
-    """Kinds of columns from texts such as ``hour=periodic:24``.
+    """Kinds of columns from texts such as ``hour=periodic:24``, or ``real:0:1`` for all columns.
 
     Examples
     --------
@@ -159,9 +159,7 @@ def parse_kinds(texts: Sequence[str] | None, names: Sequence[str]) -> dict[str, 
     kinds = {}
     for text in texts or ():
         column, _, kind = text.rpartition("=")
-        if not column:
-            raise usage(f"--column takes COLUMN=KIND, such as {names[0]}=integer; got {text!r}")
-        for j in find_columns([column], names, "the fit"):
+        for j in find_columns([column], names, "the fit") if column else range(len(names)):
             kinds[names[j]] = as_kind(kind, names[j])
     return kinds
 
@@ -170,7 +168,7 @@ def kinds_by_column(
     kinds: Mapping[str, Kind], schema: Schema | None, names: Sequence[str]
 ) -> dict[Any, Kind] | None:
     """Kinds as estimators take them: of all columns of a schema, or of those given, by number."""
-    if schema is not None:
+    if schema is not None and any(kind != Real() for kind in schema.kinds):
         return {column.name: column.kind for column in schema.columns}
     return {names.index(name): kind for name, kind in kinds.items()} or None
 
