@@ -87,6 +87,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """
 
     density_: Density
+    ensure_all_finite: bool | str = True
+    """Whether rows to score must be finite; "allow-nan" where gaps are integrated out."""
     schema_: Schema | None = None
     """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
 
@@ -107,6 +109,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame with the columns of the fit
+            A row with gaps (NaN) has the marginal density of what it has, where the estimator
+            has marginals.
 
         Returns
         -------
@@ -115,7 +119,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if "density_" not in vars(self):
             check_is_fitted(self)
         if not self._is_ready(X):
-            X = self._numbers(X)
+            X = self._numbers(X, ensure_all_finite=self.ensure_all_finite)
         return self._log_density(cast("Array", X))
 
     def _numbers(self, X: Any, *, ensure_all_finite: bool | str = True) -> Array:
@@ -227,10 +231,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return torch.tensor(rows), torch.tensor(weight)
 
     def _schema(self, X: Any) -> Schema | None:
-        """Schema of a data frame, or of an array whose columns have kinds."""
-        columns = getattr(self, "columns", None)
-        has_kinds = not isinstance(columns, str | None)
-        return Schema.infer(X, columns) if has_kinds or as_frame(X) is not None else None
+        """Schema of a data frame of real columns."""
+        return None if as_frame(X) is None else Schema.infer(X, self._kinds())
+
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return getattr(self, "columns", None)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.base import Array, DensityEstimator, log_density
 from qaffde.estimators.columns import (
     Column,
     Region,
@@ -31,6 +31,29 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
     """
+
+    ensure_all_finite = "allow-nan"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _log_density(self, rows: Array) -> Array:
+        """Log-density of rows; what is missing is integrated out."""
+        gaps = np.isnan(rows)
+        if isinstance(self.density_, TableDensity) or not gaps.any():
+            return super()._log_density(rows)
+        log_p = np.zeros(len(rows))
+        patterns, group = np.unique(gaps, axis=0, return_inverse=True)
+        for number, missing in enumerate(patterns):
+            have, which = np.flatnonzero(~missing).tolist(), group.ravel() == number
+            known = rows[which][:, have]
+            if len(have) == rows.shape[1]:
+                log_p[which] = super()._log_density(known)
+            elif have:
+                log_p[which] = log_density(self._mixture().marginal(have), known, self._compute())
+        return log_p
 
     def marginal(self, columns: Iterable[Column]) -> "DerivedDensity":
         """Density of some columns, in the order given; the others are integrated out.
@@ -262,9 +285,11 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
+        if isinstance(self.density_, TableDensity):
+            raise ValueError("the density of a table is a mixture and has no density matrix")
         return find_born(self.density_).spectrum()
 
-    def _mixture(self) -> BornMixture | MappedMixture:
+    def _mixture(self) -> BornMixture | MappedMixture | TableDensity:
         check_is_fitted(self)
         return expand(self.density_)
 
@@ -303,7 +328,7 @@ class DerivedDensity(BornEstimator):
 
     Parameters
     ----------
-    density : qaffde.nn.BornMixture or qaffde.nn.MappedMixture
+    density : qaffde.nn.BornMixture, qaffde.nn.MappedMixture or qaffde.nn.TableDensity
     feature_names : ndarray of str, optional
     schema : Schema, optional
 
@@ -319,7 +344,7 @@ class DerivedDensity(BornEstimator):
 
     def __init__(
         self,
-        density: BornMixture | MappedMixture,
+        density: BornMixture | MappedMixture | TableDensity,
         feature_names: Any = None,
         schema: Schema | None = None,
     ) -> None:
@@ -332,7 +357,7 @@ class DerivedDensity(BornEstimator):
         return self
 
     @property
-    def density_(self) -> BornMixture | MappedMixture:  # type: ignore[override]
+    def density_(self) -> BornMixture | MappedMixture | TableDensity:  # type: ignore[override]
         """The density, a torch module."""
         return self.density
 
