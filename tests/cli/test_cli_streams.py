@@ -79,7 +79,17 @@ def test_gaps_and_weights_of_a_stream(missing, qaffde, frame, write, tmp_path):
     holes = frame.assign(w=np.where(np.arange(200) < 60, 0.0, 2.0))
     holes.loc[::9, "y"] = np.nan
     data = write(holes, tmp_path / "data.csv")
-    options = ["-c", "x,y", "--weights", "w", "--missing", missing, *GIVEN, "--column", "real:-8:8"]
+    options = [
+        "-c",
+        "x,y",
+        "--weights",
+        "w",
+        "--missing",
+        missing,
+        *GIVEN,
+        "--column",
+        "real:-8:8",
+    ]
     for name in ("stream", "no-stream"):
         done = qaffde("fit", data, "-o", tmp_path / name, *options, f"--{name}", "--json")
         assert done.code == 0, done.err
