@@ -20,7 +20,6 @@ from qaffde.targets import Target
 from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
 
 
-
 def test_rows_say_how_they_were_made(measured):
     rows = read_rows(measured.rows)
     assert len(rows) == len({row["id"] for row in rows}) == 2 * (2 + 2) + 2 * (2 + 1)
