@@ -98,7 +98,7 @@ def test_the_converter_as_a_command(tmp_path, monkeypatch):
     assert isinstance(qaffde.load(new), QAFFDE)
     with pytest.raises(SystemExit, match="the file has format 2, written by"):
         run(new, tmp_path / "again")
-    with pytest.raises(SystemExit, match="^usage: "):
+    with pytest.raises(SystemExit, match=r"^usage: "):
         run(old)
     assert not (tmp_path / "again").exists()
 
