@@ -28,17 +28,13 @@ Seed = int | RandomState | None
 def generator_from(random_state: Seed) -> torch.Generator:
     """New generator for one fit; no global state is read or changed.
 
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-        The same integer gives the same generator; a RandomState is advanced, so that two calls
-        differ; None takes its seed from the operating system (not from NumPy's global state).
+    The same integer gives the same generator; a RandomState is advanced, so that two calls differ;
+    None takes its seed from the operating system (not from NumPy's global state).
 
     Examples
     --------
-    >>> torch.rand(2, generator=generator_from(0)).equal(
-    ...     torch.rand(2, generator=generator_from(0))
-    ... )
+    >>> first, second = (torch.rand(2, generator=generator_from(0)) for _ in range(2))
+    >>> first.equal(second)
     True
     """
     generator = torch.Generator()
@@ -162,13 +158,6 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
             f"{1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}"
         )
     return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
-
-
-def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
-    """Ends of the box, see :func:`read_bounds`, between which rows of shape (n, d) must lie."""
-    ends = read_bounds(bounds, X.shape[1])
-    check_inside(ends, X, range(len(X)))
-    return ends
 
 
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
