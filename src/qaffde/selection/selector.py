@@ -231,7 +231,9 @@ class ClosedForm(Method):
         Columns keep the ratio of their standard deviations within a component of the mixture:
         that is where the density bends, while the deviation over all data also counts how far
         apart its parts are. A box resolves edges, and else takes more features than a mixture:
-        only where it comes near a mixture with as many of them is it tried with more.
+        only where it comes near a mixture with as many of them is it tried with more. On rows
+        that one Gaussian describes all bandwidths are alike, and the widest is taken: it leaves
+        the Gaussian nearly as it is, and later rows can still change it.
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
@@ -249,7 +251,11 @@ class ClosedForm(Method):
             if more.n_features > D and self._is_near(search, choice, choices):
                 choices.insert(0, moves[0](more, -1) if moves else more)
             start = start if h is not None else start * policy.box_start
-        return search.highest(choices, rows)
+        best = search.highest(choices, rows)
+        if h is not None or offered[-1].name != "gaussian" or search.is_late(rows):
+            return best
+        widest = policy.closed_form_start * policy.rough_step**policy.max_steps * scale
+        return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def _is_near(self, search: Search, choice: Choice, rivals: list[Choice]) -> bool:
         """Whether more features may bring a choice to its rivals."""
