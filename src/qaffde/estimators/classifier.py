@@ -75,7 +75,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         "auto", the default, maximizes the likelihood of the classes of held-out rows over the
         closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
         the rows themselves, which gives better densities. Closed forms are sums over rows and
-        differ in how density matrices are read, see ``qaffde.training.class_readings``; "direct"
+        differ in how density matrices are read, see ``qaffde.training.classes``; "direct"
         is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on

@@ -50,7 +50,14 @@ through it."""
 
 @dataclass(frozen=True, eq=False)
 class LabeledRows:
-    """Rows (n, d), numbers of their classes (n,) and weights (n,), and the number of classes."""
+    """Rows with the numbers of their classes.
+
+    Parameters
+    ----------
+    X, y, weight : Tensors of shapes (n, d), (n,), (n,)
+        Rows, numbers of their classes from 0 on, and positive weights.
+    n_classes : int
+    """
 
     X: Tensor
     y: Tensor
