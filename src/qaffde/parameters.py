@@ -132,13 +132,7 @@ MAX_BANDWIDTH = 1e150
 
 
 def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | None:
-    """Bandwidths of shape (d,) if they are numbers, None if a rule is named.
-
-    Raises
-    ------
-    ValueError
-        If the rule is not known, or the numbers are not positive, finite and one or d.
-    """
+    """Bandwidths of shape (d,) if they are positive, finite numbers, None if a rule is named."""
     if isinstance(value, str):
         check_choice("bandwidth", value, rules)
         return None
@@ -163,12 +157,7 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
     """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
 
-    Parameters
-    ----------
-    bounds : None, a pair, or d pairs
-        (lower, upper) for all columns or for each; None inside a pair leaves that end to the data.
-    d : int
-        Number of columns.
+    Bounds are a pair (lower, upper) for all d columns or one for each, with None for an open end.
     """
     if bounds is None:
         return None
