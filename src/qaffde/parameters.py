@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import wraps
@@ -323,28 +323,18 @@ DOUBLE = ComputeConfig()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@contextmanager
-def own_settings() -> Iterator[None]:
-    """Without inference mode, autocast and a default device, of which none is ours."""
-    with ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        if torch.get_default_device().type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        yield
-
-
-def _has_settings() -> bool:
-    """Whether there is anything to undo; much cheaper than to undo nothing."""
-    return (
-        torch.is_inference_mode_enabled()
-        or torch.is_autocast_enabled("cpu")
-        or torch.is_autocast_enabled()  # of CUDA
-        or torch.empty(0).device.type != "cpu"
-    )
+def foreign_settings() -> list[AbstractContextManager[Any]]:
+    """Contexts that undo inference mode, autocast and a default device, of which none is ours."""
+    found: list[AbstractContextManager[Any]] = [
+        torch.autocast(device, enabled=False)
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    ]
+    if torch.is_inference_mode_enabled():
+        found.append(torch.inference_mode(False))
+    if torch.empty(0).device.type != "cpu":
+        found.append(torch.device("cpu"))
+    return found
 
 
 LARGE_FIT = 2**22
@@ -407,7 +397,7 @@ NO_MEMORY = "there is not enough memory; use fewer features, or fewer rows or co
 
 
 def with_own_settings(function: Function) -> Function:
-    """Function that runs with :func:`own_settings`, and that refuses masked arrays.
+    """Function that runs without :func:`foreign_settings`, and that refuses masked arrays.
 
     Memory that runs out is a MemoryError with a message: torch raises a RuntimeError with its
     internals, Python's own may be empty.
@@ -425,9 +415,9 @@ def with_own_settings(function: Function) -> Function:
                 "leave their rows out, or fill them: impute takes X.filled(np.nan)"
             )
         try:
-            if not _has_settings():
-                return function(*args, **kwargs)
-            with own_settings():
+            with ExitStack() as stack:
+                for context in foreign_settings():
+                    stack.enter_context(context)
                 return function(*args, **kwargs)
         except MemoryError as error:
             raise MemoryError(str(error) or NO_MEMORY) from error
