@@ -163,14 +163,14 @@ class Summary:
         return cls(Moments.of(rows, weight), rows, weight, keys, max_rows, labels)._thinned()
 
     def __add__(self, other: "Summary") -> "Summary":
-        known = self.labels is not None and other.labels is not None
+        labels = [part for part in (self.labels, other.labels) if part is not None]
         return Summary(
             self.moments + other.moments,
             torch.cat([self.rows, other.rows]),
             torch.cat([self.weight, other.weight]),
             torch.cat([self.keys, other.keys]),
             self.max_rows,
-            torch.cat([self.labels, other.labels]) if known else None,  # type: ignore[list-item]
+            torch.cat(labels) if labels else None,
         )._thinned()
 
     @property
