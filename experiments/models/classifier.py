@@ -151,9 +151,12 @@ class FlowClassifier(BayesRule, BaseEstimator):
         flow.set_params(random_state=self.random_state)
         one_hot = torch.eye(len(self.classes_), dtype=torch.float64)
         trained = flow.train_density(torch.tensor(rows), torch.tensor(weight), one_hot[codes])
-        flows = [GivenContext(trained.density, given) for given in one_hot]
-        self.class_densities_ = [
-            StandardizedDensity(flow, trained.location, trained.scale).eval() for flow in flows
+        units = trained.location, trained.scale
+        self.class_densities_: list[StandardizedDensity] = [
+            StandardizedDensity(GivenContext(trained.density, given), *units)
+            .requires_grad_(False)
+            .eval()
+            for given in one_hot
         ]
         self.history_ = trained.history
         return self
