@@ -341,7 +341,7 @@ class QAFFDE(BornEstimator):
     def restore(self, plan: Any, sums: Sums | None, density: Density | None = None) -> Self:
         """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
-        Updates and files do so; it cannot fail. A table has a :class:`TablePlan` and no sums.
+        Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
         """
         self.plan_, self.sums_, self._density = plan, sums, density
         return self

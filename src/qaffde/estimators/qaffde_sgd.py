@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import Array, all_or_nothing, spec_of, training_of
+from qaffde.estimators.base import Array, all_or_nothing, check_configs, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.tables import as_table, fit_table, known_ends
 from qaffde.nn import (
@@ -185,6 +185,7 @@ class QAFFDESGD(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
+        check_configs(self)
         config = self._config()
         table = as_table(X, sample_weight, self._kinds(), self.plan)
         if table is not None:
