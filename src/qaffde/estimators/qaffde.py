@@ -10,7 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import WHOLE, Table, as_table, fit_table, known_ends
+from qaffde.estimators.tables import (
+    WHOLE,
+    Table,
+    as_table,
+    fit_table,
+    kinds_of,
+    known_ends,
+    takes_tables,
+)
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
@@ -22,7 +30,6 @@ from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
 from qaffde.selection.tables import TablePlan
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
@@ -149,6 +156,11 @@ class QAFFDE(BornEstimator):
     compute: ComputeConfig | None = None
     random_state: Any = None
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
+
     @all_or_nothing
     def fit(
         self,
@@ -172,7 +184,7 @@ class QAFFDE(BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        table = as_table(X, sample_weight, self.columns, self.plan_ if warm else self.plan)
+        table = as_table(X, sample_weight, self._kinds(), self.plan_ if warm else self.plan)
         if table is not None:
             return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
@@ -277,6 +289,10 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return kinds_of(self)
+
     def _fit_table(self, table: Table) -> Self:
         """Fit a mixture to a table of mixed columns, or with gaps."""
         seed = generator_from(self.random_state).initial_seed()
@@ -285,7 +301,7 @@ class QAFFDE(BornEstimator):
 
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
-        given = X is not None and as_table(X, None, self.columns, self.plan) is not None
+        given = X is not None and as_table(X, None, self._kinds(), self.plan) is not None
         if given or isinstance(getattr(self, "plan_", None), TablePlan):
             raise ValueError(WHOLE)
 
@@ -338,7 +354,7 @@ class QAFFDE(BornEstimator):
             run=run,
         )
 
-    def restore(self, plan: Any, sums: Sums | None, density: Density | None = None) -> Self:
+    def restore(self, plan: Any, sums: Any, density: Any = None) -> Self:
         """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
         Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.

@@ -137,6 +137,21 @@ def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePl
     return plan, density
 
 
+def kinds_of(model: Any) -> Any:
+    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
+    is_auto = isinstance(model.columns, str) and model.columns == "auto"
+    return None if is_auto and not takes_tables(model) else model.columns
+
+
+def takes_tables(model: Any) -> bool:
+    """Whether the parameters of an estimator leave a table, with gaps, to a mixture."""
+    try:
+        _check_parameters(model)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_parameters(model: Any) -> None:
     check_configs(model)
     for name in ("n_features", "bandwidth", "rank", "features"):
