@@ -301,8 +301,11 @@ class QAFFDE(BornEstimator):
 
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
-        given = X is not None and as_table(X, None, self._kinds(), self.plan) is not None
-        if given or isinstance(getattr(self, "plan_", None), TablePlan):
+        plan = getattr(self, "plan_", None)
+        first = plan is None and X is not None
+        if isinstance(plan, TablePlan) or (
+            first and as_table(X, None, self._kinds(), self.plan) is not None
+        ):
             raise ValueError(WHOLE)
 
     @property
@@ -359,7 +362,8 @@ class QAFFDE(BornEstimator):
 
         Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
         """
-        self.plan_, self.sums_, self._density = plan, sums, density
+        self.plan_, self.sums_ = plan, sums
+        self._density: Density | None = density
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
