@@ -278,7 +278,8 @@ def _found_kind(given: Values) -> Kind:
     _reject_empty(given, len(values))
     if is_date(given.dtype):
         return Real()
-    if (values == np.rint(values)).all() and len(values) <= min(MAX_DISTINCT, len(numbers) / 2):
+    few = 1 < len(values) <= min(MAX_DISTINCT, len(numbers) / 2)
+    if few and (values == np.rint(values)).all():
         return Integer()
     return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()
 
