@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -26,14 +27,18 @@ from qaffde.parameters import (
     ComputeConfig,
     Seed,
     check_count,
+    check_kind,
+    check_positive,
     check_sum,
     generator_from,
     guard,
 )
 from qaffde.schema import Schema
+from qaffde.selection import ModelSpec, SelectionPolicy
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
+from qaffde.training import TrainingConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -61,6 +66,31 @@ def all_or_nothing(method: Method) -> Method:
 def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool) -> None:
     """Let the columns be those of the fit from now on or, unless `reset`, check that they are."""
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
+
+
+CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
+SPECIFIED = [field.name for field in fields(ModelSpec)]
+
+
+def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+    """Specification of an estimator's parameters and of those that it fixes, checked."""
+    given = model.get_params(deep=False)
+    for name in CONFIGS.keys() & given.keys():
+        check_kind(name, given[name], CONFIGS[name])
+    check_positive("time_limit", given["time_limit"], optional=True)
+    own = {name: given[name] for name in SPECIFIED if name in given}
+    return ModelSpec(**{**own, **fixed})
+
+
+def training_of(model: Any) -> TrainingConfig:
+    """Training settings of an estimator, whose kind is checked."""
+    config: TrainingConfig = TrainingConfig() if model.training is None else model.training
+    if config.checkpoint is not None and model.random_state is None:
+        raise ValueError(
+            "checkpoint needs a random_state: without one no two fits are the same, and one "
+            "that was killed could not be taken up again"
+        )
+    return config
 
 
 def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:

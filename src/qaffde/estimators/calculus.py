@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -323,6 +324,7 @@ def _filled(density: Any, rows: Tensor, method: str, generator: Generator) -> Te
     return rows
 
 
+@dataclass(eq=False, repr=False)
 class DerivedDensity(BornEstimator):
     """A marginal or conditional of a fitted density: a density estimator that is born fitted.
 
@@ -342,15 +344,9 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    def __init__(
-        self,
-        density: BornMixture | MappedMixture | TableDensity,
-        feature_names: Any = None,
-        schema: Schema | None = None,
-    ) -> None:
-        self.density = density
-        self.feature_names = feature_names
-        self.schema = schema
+    density: BornMixture | MappedMixture | TableDensity
+    feature_names: Any = None
+    schema: Schema | None = None
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""

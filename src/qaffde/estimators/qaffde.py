@@ -1,5 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -7,15 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.tables import WHOLE, Table, as_table, fit_table, known_ends
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
     check_inside,
-    check_kind,
-    check_positive,
     check_share,
     generator_from,
 )
@@ -30,6 +29,7 @@ MIN_WEIGHT = 1e-290
 """Of all rows together; below it, weights of single rows round to zero."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDE(BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
@@ -132,42 +132,22 @@ class QAFFDE(BornEstimator):
     array([-1.8])
     """
 
-    _density: Density | None
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        base_measure: int | str = "auto",
-        columns: Any = "auto",
-        *,
-        transformation: str | None = "auto",
-        measurement: str = "square_root",
-        plan: Plan | None = None,
-        warm_start: bool = False,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        policy: SelectionPolicy | None = None,
-        compute: ComputeConfig | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.base_measure = base_measure
-        self.columns = columns
-        self.transformation = transformation
-        self.measurement = measurement
-        self.plan = plan
-        self.warm_start = warm_start
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.policy = policy
-        self.compute = compute
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    transformation: str | None = "auto"
+    measurement: str = "square_root"
+    plan: Plan | None = None
+    warm_start: bool = False
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
 
     @all_or_nothing
     def fit(
@@ -196,7 +176,7 @@ class QAFFDE(BornEstimator):
         if table is not None:
             return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
-        spec = self._spec()
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self.plan_ if warm else self._plan(source, spec)
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums, plan.read(sums))
@@ -230,7 +210,7 @@ class QAFFDE(BornEstimator):
         first = not self.__sklearn_is_fitted__()
         self._check_sums(X)
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
-        spec = self._spec()
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self._plan(source, spec, more=True) if first else self.plan_
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
@@ -336,21 +316,6 @@ class QAFFDE(BornEstimator):
         """Number of Fourier features; the constant one of a table."""
         return 1 if isinstance(self.plan_, TablePlan) else self.plan_.features.n_features
 
-    def _spec(self) -> ModelSpec:
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_kind("compute", self.compute, ComputeConfig)
-        check_positive("time_limit", self.time_limit, optional=True)
-        return ModelSpec(
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure=self.base_measure,
-            bounds=known_ends(self.columns, self._names(), self.n_features_in_),
-            transformation=self.transformation,
-            measurement=self.measurement,
-        )
-
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
         d, names = self.n_features_in_, self._names()
@@ -374,15 +339,9 @@ class QAFFDE(BornEstimator):
         )
 
     def restore(self, plan: Any, sums: Sums | None, density: Density | None = None) -> Self:
-        """Take over the state of a fit, as updates and files do; it cannot fail.
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
-        Parameters
-        ----------
-        plan : Plan or TablePlan
-        sums : Sums, optional
-            Of all rows, on that plan; None of a table.
-        density : Density, optional
-            Read from the sums, where that was done already.
+        Updates and files do so; it cannot fail. A table has a :class:`TablePlan` and no sums.
         """
         self.plan_, self.sums_, self._density = plan, sums, density
         return self

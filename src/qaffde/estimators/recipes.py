@@ -58,13 +58,8 @@ def estimator(
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
-    Parameters
-    ----------
-    kind : type
-    restore : callable, optional
-        Gives an unfitted estimator what was learned; by default attributes are set.
-    **learned : Check
-        Of the attributes of a fitted estimator.
+    `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
+    by default they are set.
     """
     learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
     if issubclass(kind, DensityEstimator):

@@ -63,17 +63,10 @@ class Density(nn.Module, ABC):
         return self.log_prob(x)
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Compute a value from the density once, and again after the density has changed.
+        """Compute the value of a name once, and again after the density has changed.
 
         A tensor changed in place, a replaced tensor or submodule and a new value of a number are
         changes. Values carry no gradients. They are neither copied nor pickled.
-
-        Parameters
-        ----------
-        name : hashable
-            Of the value.
-        make : callable
-            Computes it.
         """
         kept = self._derived
         if kept is None or not kept.is_current(self):

@@ -6,8 +6,10 @@ from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
 from qaffde.selection.solver import solve
 from qaffde.selection.summary import Moments, Source, Summary, summarize
+from qaffde.training.classes import LabeledRows
 
 __all__ = [
+    "LabeledRows",
     "ModelSpec",
     "Moments",
     "Plan",

@@ -47,17 +47,7 @@ from qaffde.training.run import Run
 class Method(ABC):
     """A way to find a density, or those of classes.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    policy : SelectionPolicy
-    compute : ComputeConfig
-    seed : int
-
-    Attributes
-    ----------
-    tolerance : float
-        Eigenvalues of G below this share of the largest count as zero.
+    Eigenvalues of G below the share `tolerance` of the largest count as zero.
     """
 
     usual_tolerance: float
@@ -516,16 +506,9 @@ def select(
 class Frame:
     """Rows behind the maps of their columns and in the units of a plan.
 
-    Parameters
-    ----------
-    maps : ColumnMaps or None
-    location, scale : Tensors of shape (d,)
-    summary : Summary
-        Of z = (g(x) − location) / scale.
-    box : Tensor of shape (2, d), optional
-        Known ends of a box, in those units; NaN where they come from the data.
-    axes, noise : Tensors of shapes (d, q), (), optional
-        Principal axes, which z are coordinates along, and the variance in other directions.
+    The summary is one of z = (g(x) − location) / scale; with principal axes (d, q), of the
+    coordinates along them, where `noise` is the variance in other directions. `box` of shape (2,
+    d) are known ends of a box, in those units, NaN where they come from the data.
     """
 
     maps: ColumnMaps | None
@@ -582,11 +565,7 @@ class Rehearsal:
 
     Called with maps, it returns the held-out log-densities of the model that is found, in the
     units of the data, and the weights of the held-out rows. These rows are the same for all maps.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        The models found.
+    `trials` are the models found.
     """
 
     def __init__(
