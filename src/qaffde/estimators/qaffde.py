@@ -315,7 +315,8 @@ class QAFFDE(BornEstimator):
 
         Updates and files do so; it cannot fail.
         """
-        self.plan_, self.sums_, self._density = plan, sums, density
+        self._density: Density | None = density
+        self.plan_, self.sums_ = plan, sums
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
-from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures, GaussianMeasure
+from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures
 from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.selection import Plan, SelectionPolicy, Trial
@@ -31,7 +31,6 @@ def _plan(f: Fields) -> Plan:
     check_axes(f, "location", f["axes"], f["noise"])
     classes = f["method"] == "classifier"
     f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
-    f.require(not classes or isinstance(f["measure"], GaussianMeasure), "measure", "is another")
     charge_gram(f)
     return Plan(**f)
 
