@@ -26,7 +26,7 @@ from qaffde.cli.app import app
 PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
-STEPS = 600
+STEPS = 200
 NOT_API = {"qaffde.cli", "qaffde.extras", "qaffde.parameters"}  # commands, and checks inside
 
 
