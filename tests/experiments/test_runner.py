@@ -15,8 +15,8 @@ from experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
 from experiments.rows import append_row, read_rows
 from experiments.runner import run_cells
 from experiments.sets import Draws, find_target
+from experiments.targets import Target
 from experiments.trials import _best, chosen
-from qaffde.targets import Target
 from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
 
 

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -20,13 +21,17 @@ from qaffde.parameters import (
     ComputeConfig,
     Seed,
     check_count,
+    check_kind,
+    check_positive,
     check_sum,
     generator_from,
     guard,
 )
+from qaffde.selection import ModelSpec, SelectionPolicy
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
+from qaffde.training import TrainingConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -54,6 +59,47 @@ def all_or_nothing(method: Method) -> Method:
 def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool) -> None:
     """Let the columns be those of the fit from now on or, unless `reset`, check that they are."""
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
+
+
+CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
+SPECIFIED = [field.name for field in fields(ModelSpec)]
+
+
+def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+    """Specification of an estimator's parameters and of those that it fixes, checked."""
+    given = model.get_params(deep=False)
+    for name in CONFIGS.keys() & given.keys():
+        check_kind(name, given[name], CONFIGS[name])
+    check_positive("time_limit", given["time_limit"], optional=True)
+    own = {name: given[name] for name in SPECIFIED if name in given}
+    return ModelSpec(**{**own, **fixed})
+
+
+def training_of(model: Any) -> TrainingConfig:
+    """Training settings of an estimator, whose kind is checked."""
+    config: TrainingConfig = TrainingConfig() if model.training is None else model.training
+    if config.checkpoint is not None and model.random_state is None:
+        raise ValueError(
+            "checkpoint needs a random_state: without one no two fits are the same, and one "
+            "that was killed could not be taken up again"
+        )
+    return config
+
+
+def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
+    """Log-density of rows of shape (n, d), compiled where the density has a closed formula."""
+    compiled = compiled_score(density, compute.torch_dtype, compute.device)
+    if compiled is not None and len(rows) <= FEW_ROWS:
+        return compiled.of_few(rows)
+    if compiled is None:
+        compute, score, width = DOUBLE, density.log_prob, WIDTH
+    else:
+        score, width = compiled, compiled.width
+    size = compute.rows(width)
+    with torch.no_grad():
+        blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
+        log_p = torch.cat([score(x) for x in blocks])
+    return log_p.double().cpu().numpy()
 
 
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
@@ -105,19 +151,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
-        compute = self._compute()
-        compiled = compiled_score(self.density_, compute.torch_dtype, compute.device)
-        if compiled is not None and len(rows) <= FEW_ROWS:
-            return compiled.of_few(rows)
-        if compiled is None:
-            compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
-        else:
-            score, width = compiled, compiled.width
-        size = compute.rows(width)
-        with torch.no_grad():
-            blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
-            log_p = torch.cat([score(x) for x in blocks])
-        return log_p.double().cpu().numpy()
+        return log_density(self.density_, rows, self._compute())
 
     def _compute(self) -> ComputeConfig:
         """Precision, device and rows at a time."""

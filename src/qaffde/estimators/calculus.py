@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -275,6 +276,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         return torch.tensor(checked)
 
 
+@dataclass(eq=False, repr=False)
 class DerivedDensity(BornEstimator):
     """A marginal or conditional of a fitted density: a density estimator that is born fitted.
 
@@ -293,9 +295,8 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    def __init__(self, density: BornMixture | MappedMixture, feature_names: Any = None) -> None:
-        self.density = density
-        self.feature_names = feature_names
+    density: BornMixture | MappedMixture
+    feature_names: Any = None
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""

@@ -1,5 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -7,14 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
     check_inside,
-    check_kind,
-    check_positive,
     check_share,
     generator_from,
 )
@@ -28,6 +27,7 @@ MIN_WEIGHT = 1e-290
 """Of all rows together; below it, weights of single rows round to zero."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDE(BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
@@ -99,6 +99,7 @@ class QAFFDE(BornEstimator):
     density_ : qaffde.nn.Density
         The fitted density, a torch module.
     bandwidth_ : ndarray of shape (d,)
+        Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
     rank_, n_fourier_features_ : int
     plan_ : Plan
@@ -122,42 +123,22 @@ class QAFFDE(BornEstimator):
     array([-1.8])
     """
 
-    _density: Density | None
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        base_measure: int | str = "auto",
-        bounds: Any = None,
-        *,
-        transformation: str | None = "auto",
-        measurement: str = "square_root",
-        plan: Plan | None = None,
-        warm_start: bool = False,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        policy: SelectionPolicy | None = None,
-        compute: ComputeConfig | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.base_measure = base_measure
-        self.bounds = bounds
-        self.transformation = transformation
-        self.measurement = measurement
-        self.plan = plan
-        self.warm_start = warm_start
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.policy = policy
-        self.compute = compute
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    bounds: Any = None
+    _: KW_ONLY
+    transformation: str | None = "auto"
+    measurement: str = "square_root"
+    plan: Plan | None = None
+    warm_start: bool = False
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
 
     @all_or_nothing
     def fit(
@@ -181,7 +162,7 @@ class QAFFDE(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        spec = self._spec()
+        spec = spec_of(self)
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, reset=not warm)
         plan = self.plan_ if warm else self._plan(source, spec)
@@ -214,7 +195,7 @@ class QAFFDE(BornEstimator):
             Ignored.
         sample_weight : array-like of shape (n,), optional
         """
-        spec = self._spec()
+        spec = spec_of(self)
         first = not self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
         plan = self._plan(source, spec, more=True) if first else self.plan_
@@ -307,21 +288,6 @@ class QAFFDE(BornEstimator):
         """Number of Fourier features."""
         return self.plan_.features.n_features
 
-    def _spec(self) -> ModelSpec:
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_kind("compute", self.compute, ComputeConfig)
-        check_positive("time_limit", self.time_limit, optional=True)
-        return ModelSpec(
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure=self.base_measure,
-            bounds=self.bounds,
-            transformation=self.transformation,
-            measurement=self.measurement,
-        )
-
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
         d, names = self.n_features_in_, self._names()
@@ -345,15 +311,9 @@ class QAFFDE(BornEstimator):
         )
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
-        """Take over the state of a fit, as updates and files do; it cannot fail.
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
-        Parameters
-        ----------
-        plan : Plan
-        sums : Sums
-            Of all rows, on that plan.
-        density : Density, optional
-            Read from the sums, where that was done already.
+        Updates and files do so; it cannot fail.
         """
         self.plan_, self.sums_, self._density = plan, sums, density
         return self

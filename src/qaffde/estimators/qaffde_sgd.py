@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
 from warnings import warn
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import Array, all_or_nothing
+from qaffde.estimators.base import Array, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import (
     BornDensity,
@@ -27,8 +28,6 @@ from qaffde.nn import (
 from qaffde.parameters import (
     ComputeConfig,
     check_inside,
-    check_kind,
-    check_positive,
     generator_from,
 )
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
@@ -54,6 +53,7 @@ class _Refused:
         )
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDESGD(BornEstimator):
     r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
 
@@ -146,40 +146,22 @@ class QAFFDESGD(BornEstimator):
 
     partial_fit = merge = forget = _Refused()
 
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        base_measure: int | str = "auto",
-        bounds: Any = None,
-        *,
-        transformation: Any = "auto",
-        ridge: float | str = "auto",
-        plan: Plan | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        training: TrainingConfig | None = None,
-        policy: SelectionPolicy | None = None,
-        compute: ComputeConfig | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.base_measure = base_measure
-        self.bounds = bounds
-        self.transformation = transformation
-        self.ridge = ridge
-        self.plan = plan
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.training = training
-        self.policy = policy
-        self.compute = compute
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    bounds: Any = None
+    _: KW_ONLY
+    transformation: Any = "auto"
+    ridge: float | str = "auto"
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    training: TrainingConfig | None = None
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
 
     @all_or_nothing
     def fit(
@@ -269,35 +251,16 @@ class QAFFDESGD(BornEstimator):
         return decode(self.density_.encoder, codes)
 
     def _spec(self) -> ModelSpec:
-        return ModelSpec(
-            method="likelihood",
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure=self.base_measure,
-            bounds=self.bounds,
-            transformation=None if self._is_encoded() else self.transformation,
-            ridge=self.ridge,
-        )
+        _check_transformation(self.transformation)
+        named = None if self._is_encoded() else self.transformation
+        return spec_of(self, method="likelihood", transformation=named)
 
     def _config(self) -> TrainingConfig:
-        """Training settings, checked with all that goes with them."""
-        _check_transformation(self.transformation)
-        check_kind("training", self.training, TrainingConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_kind("compute", self.compute, ComputeConfig)
-        check_positive("time_limit", self.time_limit, optional=True)
-        config = TrainingConfig() if self.training is None else self.training
+        config = training_of(self)
         if config.learn_features:
             raise ValueError(
                 "learn_features is for classifiers: densities gained nothing from it on any set "
                 "that was tried"
-            )
-        if config.checkpoint is not None and self.random_state is None:
-            raise ValueError(
-                "checkpoint needs a random_state: without one no two fits are the same, and one "
-                "that was killed could not be taken up again"
             )
         return config
 

@@ -23,11 +23,11 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
 )
-from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import MAX_COEFFICIENT
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
 from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.closed_form import ClassSums, Sums
+from qaffde.training.classes import ClassSums
+from qaffde.training.closed_form import Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_")
 CONFIGS: dict[str, type] = {
@@ -54,13 +54,8 @@ def estimator(
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
-    Parameters
-    ----------
-    kind : type
-    restore : callable, optional
-        Gives an unfitted estimator what was learned; by default attributes are set.
-    **learned : Check
-        Of the attributes of a fitted estimator.
+    `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
+    by default they are set.
     """
     learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
 
@@ -176,7 +171,7 @@ ESTIMATORS = {
         class_prior_=_prior,
         plan_=_plan("classifier"),
         sums_=optional(item(ClassSums, C="C", D="D")),
-        _density=optional(item(ClassDensity, C="C", d="d")),
+        _density=optional(item(StandardizedDensity, C="C", d="d")),
         history_=_history,
     ),
     "QAFFDEOutlierDetector": estimator(

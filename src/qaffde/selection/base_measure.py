@@ -34,19 +34,12 @@ CLUSTER_ITER = 10
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """Specification of a base measure.
+    """Specification of a base measure: "box", "gaussian", "mixture" or "kernel".
 
-    Parameters
-    ----------
-    kind : {"box", "gaussian", "mixture", "kernel"}
-    n_components : int
-        Number of Gaussians of a mixture, or of each draw of an average.
-    bounds : Tensor of shape (2, d), optional
-        Ends of the box; NaN where they come from the data.
-    roomy : bool
-        Whether a box leaves room for rows to come, see :func:`fit_box`.
-    strength : float, optional
-        Of the prior of a mixture averaged over its posterior; None is the most likely mixture.
+    `n_components` are those of a mixture, or of each draw of an average. `bounds` of shape (2, d)
+    are ends of the box, NaN where they come from the data; a roomy one leaves room for rows to
+    come, see :func:`fit_box`. `strength` is that of the prior of a mixture averaged over its
+    posterior; None is the most likely mixture.
     """
 
     kind: str
@@ -158,14 +151,7 @@ def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
 
 
 class Monomials:
-    """Weighted rows as 1, z and the products of two columns.
-
-    Parameters
-    ----------
-    Z : Tensor of shape (n, d)
-    weight : Tensor of shape (n,), optional
-        Ones by default.
-    """
+    """Weighted rows (n, d) as 1, z and the products of two columns; weights are one by default."""
 
     def __init__(self, Z: Tensor, weight: Tensor | None = None) -> None:
         self.Z = Z
@@ -234,24 +220,8 @@ def fit_mixture(
 
     Where components overlap, plain iterations gain little for hundreds of times. Two of them say
     how far to go on (SQUAREM; Varadhan and Roland, 2008); a step that is too long is taken back.
-
-    Parameters
-    ----------
-    rows : Monomials
-        Of standardized rows.
-    n_components : int
-    generator : torch.Generator
-    ridge : float
-        Variance that is added to every column of a component.
-    start : GaussianMeasure, optional
-        By default the clusters of k-means.
-    max_iter : int
-    deadline : float
-        On the clock of :func:`time.monotonic`.
-
-    Returns
-    -------
-    GaussianMeasure
+    It starts from the clusters of k-means by default, and ends at a deadline on the clock of
+    :func:`time.monotonic`. The ridge is a variance that every column of a component has added.
     """
     state = start
     if state is None or len(state.weights) != n_components:
@@ -340,24 +310,10 @@ def average_mixture(
     """Average of mixtures drawn from their posterior given standardized rows of equal weight.
 
     Expectation–maximization stops at the next local optimum. A Gibbs chain moves on to better
-    ones, and the average of its draws, itself a mixture, overfits less than a single one.
-
-    Parameters
-    ----------
-    rows : Monomials
-    start : GaussianMeasure
-        A mixture of k components, or an average, whose last draw is where the chain goes on.
-    generator : torch.Generator
-    strength : float
-        Rows of unit covariance that the prior of every component is worth.
-    n_sweeps : int
-    deadline : float
-        On the clock of :func:`time.monotonic`; the last draw then stands for those to come.
-
-    Returns
-    -------
-    GaussianMeasure
-        The `N_DRAWS` draws one after the other.
+    ones, and the average of its draws, itself a mixture of all their components, overfits less
+    than a single one. It starts from a mixture, or from an average, whose last draw is where the
+    chain goes on. The prior of every component is worth `strength` rows of unit covariance. After
+    the deadline the last draw stands for those to come.
     """
     state = start
     rng = np.random.default_rng(int(torch.randint(2**31 - 1, (), generator=generator)))

@@ -8,13 +8,13 @@ import torch
 from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
-from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures
-from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram
+from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures, GaussianMeasure
+from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.class_readings import MEASUREMENTS
-from qaffde.training.closed_form import READINGS, ClassSums, Sums
+from qaffde.training.classes import MEASUREMENTS, ClassSums
+from qaffde.training.closed_form import READINGS, Sums
 
 MEASURED = {
     "closed_form": (*READINGS,),
@@ -28,11 +28,10 @@ ROUNDING = 1e-6
 
 def _plan(f: Fields) -> Plan:
     check_choice("measurement", f["measurement"], MEASURED[f["method"]])
-    f.require(f["noise"] is None or f["axes"] is not None, "noise", "is of no direction")
-    if f["axes"] is None:
-        f.agree("location", "d", f.sizes["q"])
-    else:
-        f.require(f["method"] == "classifier", "axes", "are for classifiers only")
+    check_axes(f, "location", f["axes"], f["noise"])
+    classes = f["method"] == "classifier"
+    f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
+    f.require(not classes or isinstance(f["measure"], GaussianMeasure), "measure", "is another")
     charge_gram(f)
     return Plan(**f)
 

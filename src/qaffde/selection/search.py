@@ -112,28 +112,12 @@ class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
     Every candidate is drawn from the same seed, so that its value does not depend on what was
-    judged before: only a deadline that is reached changes the result.
+    judged before: only a deadline, on the clock of :func:`time.monotonic`, changes the result.
 
-    Parameters
-    ----------
-    Z, weight : Tensors of shapes (n, d), (n,)
-        Rows in the units of the plan.
-    judge : Judge
-    policy : SelectionPolicy
-    seed : int
-    labels : Tensor of shape (n,), optional
-        Numbers of the classes of the rows.
-    deadline : float
-        On the clock of :func:`time.monotonic`.
-    known : dict of {str: Tensor}, optional
-        Held-out log-densities of candidates that were judged before.
-    report : callable, optional
-        Called as ``report(name, mean)`` after each candidate that was not known.
-
-    Attributes
-    ----------
-    values : dict of {(str, int): (Choice, float)}
-        Candidates by name and number of rows, and their mean held-out log-likelihood.
+    Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
+    `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
+    is called after each other one. `values` are the mean held-out log-likelihoods, by name and
+    number of rows.
     """
 
     def __init__(
