@@ -343,7 +343,8 @@ class QAFFDE(BornEstimator):
 
         Updates and files do so; it cannot fail. A table has a :class:`TablePlan` and no sums.
         """
-        self.plan_, self.sums_, self._density = plan, sums, density
+        self._density: Density | None = density
+        self.plan_, self.sums_ = plan, sums
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
