@@ -70,7 +70,7 @@ class Column:
             values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
             own = labels if self.dtype in ("Categorical", "Enum") else None
             return Values(self.name, self.dtype, values, own)
-        whole = isinstance(self.kind, Integer) or "int" in self.dtype.lower()
+        whole = "int" in self.dtype.lower()
         return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
 
     def check(self, numbers: Array) -> None:
@@ -278,7 +278,8 @@ def _found_kind(given: Values) -> Kind:
     _reject_empty(given, len(values))
     if is_date(given.dtype):
         return Real()
-    if (values == np.rint(values)).all() and len(values) <= min(MAX_DISTINCT, len(numbers) / 2):
+    few = 1 < len(values) <= min(MAX_DISTINCT, len(numbers) / 2)
+    if few and (values == np.rint(values)).all():
         return Integer()
     return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()
 

@@ -12,6 +12,7 @@ from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit,
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
 from qaffde.kinds import Kind, Real, as_kind
 from qaffde.schema import Schema
+from qaffde.streams.blocks import Array
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns
 from qaffde.streams.schemas import infer_schema
@@ -95,16 +96,14 @@ def fit(
             model.fit(rows)
         else:
             X, weight = whole
-            frame = X if schema is None else schema.decode(X)
-            model.fit(frame, sample_weight=weight if weights else None)
+            model.fit(_framed(X, schema), sample_weight=weight if weights else None)
     note_missing(rows)
     model.save(output.resolve())
     if schema is not None and not json:
         print(f"{schema}\n")
     facts = {
         "class": type(model).__name__,
-        "columns": rows.column_names,
-        **kinds_of(model),
+        **({"columns": rows.column_names, **kinds_of(model)} if json or schema is None else {}),
         "rows": rows.n_kept,
         "missing_values": rows.n_missing,
         "streamed": whole is None,
@@ -113,6 +112,14 @@ def fit(
         "model": str(output),
     }
     print_facts(facts, as_json=json)
+
+
+def _framed(X: Array, schema: Schema | None) -> Any:
+    """Rows that were read as a table, if they are ones that it can have."""
+    if schema is None:
+        return X
+    schema.check(X)
+    return schema.decode(X)
 
 
 def make_estimator(method: str, **parameters: Any) -> Any:

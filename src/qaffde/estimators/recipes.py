@@ -19,6 +19,7 @@ from qaffde.files.values import RECIPES, Recipe
 from qaffde.kinds import Real
 from qaffde.nn import (
     BornMixture,
+    GaussianMeasure,
     MappedDensity,
     MappedMixture,
     StandardizedDensity,
@@ -168,6 +169,7 @@ def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
 
 def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
     plan, sums, density = f["plan_"], f["sums_"], f["_density"]
+    f.require(isinstance(plan.measure, GaussianMeasure), "plan_", "has another base measure")
     if plan.measurement == "gradient":
         f.require(density is not None, "_density", "is missing")
     else:

@@ -113,7 +113,7 @@ class FormulaDensity(Density):
         else:
             formula = self.derived("formula", self.formula)
         log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
-        return log_p.reshape(*x.shape[:-1], *log_p.shape[1:])
+        return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
 
 
 def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:

@@ -201,9 +201,9 @@ def _nested_cost(term: Term) -> float:
     outer = [_n_outer(term, column) for column in range(term.n_dims - 1)]
     contractions = [math.prod([*outer[: j + 1], *sizes[j:]]) for j in range(len(outer))]
     each = WAVES if term.shortcut else len(form.W) * form.coefficients.cost
-    return (
-        math.prod(sizes) * each + sum(contractions) + sum(n**3 for n in outer)
-    )  # the rule of n nodes
+    ends = WAVES / 2 * math.prod(outer) * series_length(float(_top(term)[-1]) * law.reach)
+    rules = sum(n**3 for n in outer)  # of n nodes
+    return math.prod(sizes) * each + sum(contractions) + ends + rules
 
 
 def _nested_probability(term: Term, lower: Tensor, upper: Tensor) -> Tensor:
