@@ -22,7 +22,6 @@ from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
 from qaffde.selection.tables import TablePlan
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
@@ -283,6 +282,16 @@ class QAFFDE(BornEstimator):
         plan, density = fit_table(self, table, "closed_form", seed)
         return self.restore(plan, None, density)
 
+    def restore(self, plan: Any, sums: Any, density: Density | None = None) -> Self:
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
+
+        Updates and files do so; it cannot fail. A table has no sums.
+        """
+        self._density: Density | None = density
+        self.plan_: Any = plan
+        self.sums_: Any = sums
+        return self
+
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
         given = X is not None and as_table(X, None, self.columns, self.plan) is not None
@@ -341,16 +350,6 @@ class QAFFDE(BornEstimator):
             names=names,
             run=run,
         )
-
-    def restore(self, plan: Any, sums: Any, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail. A table has no sums.
-        """
-        self._density: Density | None = density
-        self.plan_: Any = plan
-        self.sums_: Any = sums
-        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")
