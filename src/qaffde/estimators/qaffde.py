@@ -1,6 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -139,6 +139,7 @@ class QAFFDE(BornEstimator):
     policy: SelectionPolicy | None = None
     compute: ComputeConfig | None = None
     random_state: Any = None
+    _density: Density | None = field(init=False)
 
     @all_or_nothing
     def fit(
@@ -315,8 +316,7 @@ class QAFFDE(BornEstimator):
 
         Updates and files do so; it cannot fail.
         """
-        self._density: Density | None = density
-        self.plan_, self.sums_ = plan, sums
+        self.plan_, self.sums_, self._density = plan, sums, density
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
