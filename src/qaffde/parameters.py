@@ -185,7 +185,7 @@ def check_inside(ends: Tensor | None, X: Tensor, number: Sequence[int]) -> None:
         row = int(outside.nonzero()[0, 0])
         raise ValueError(
             f"{int(outside.sum())} rows lie outside bounds, the first is row {number[row]}: "
-            f"{X[row].tolist()}; widen bounds or drop them"
+            f"{X[row].tolist()}; widen the ends, columns=Real(lower, upper), or drop them"
         )
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier, SelectionPolicy
+from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier, Real, SelectionPolicy
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 2))
@@ -137,16 +137,14 @@ PARAMETERS = {
     f"rank='x' {RANK}": {"rank": "x"},
     f"rank=True {RANK}": {"rank": True},
     f"rank=None {RANK}": {"rank": None},
-    r"bounds of column 0 must have lower < upper, got \[ 1. -1.\]": {"bounds": (1, -1)},
-    "bounds of column 1 must have lower < upper": {"bounds": [(-9, 9), (9, 9)]},
-    rf"bounds=\(1, 2, 3\) {PAIR}": {"bounds": (1, 2, 3)},
-    rf"bounds=\[\(-9, 9\), \(-9, 9\), \(-9, 9\)\] {PAIR}": {"bounds": [(-9, 9)] * 3},
-    f"bounds='box' {PAIR}": {"bounds": "box"},
-    r"58 rows lie outside bounds, the first is row 3: \[1.30.*widen bounds or drop": {
-        "bounds": (-1, 1)
+    "columns has 3 kinds for 2 columns": {"columns": [Real(-9, 9)] * 3},
+    "column 0: 'box' is not a kind of column": {"columns": "box"},
+    "columns=3 must be 'auto', None, a kind": {"columns": 3},
+    r"58 rows lie outside bounds, the first is row 3: \[1.30.*widen the ends.*or drop": {
+        "columns": Real(-1, 1)
     },
-    "bounds are the ends of a box, but base_measure='gaussian' and transformation=None": {
-        "bounds": (-9, 9),
+    "known ends are those of a box, but base_measure='gaussian' and transformation=None": {
+        "columns": Real(-9, 9),
         "base_measure": "gaussian",
         "transformation": None,
     },

@@ -34,6 +34,14 @@ def test_one_corrupt_row_costs_the_others_a_tenth_of_a_nat_at_most(estimator, d)
         assert corrupt.score(new) > clean - 0.1, far
 
 
+def test_one_gaussian_is_wide_enough_for_a_corrupt_row():
+    """Beside its squares those of the others round away, and no covariance was left."""
+    X = np.vstack([normal(53, 3), np.full((1, 3), -1e9)])
+    model = QAFFDE(6, 0.7, base_measure="gaussian", random_state=0).fit(X)
+    assert np.isfinite(model.score_samples(X)).all()
+    assert model.probability(-np.inf, np.inf) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_near_copies_of_a_column_among_forty_are_fitted(estimator):
     X = normal(1500, 39)

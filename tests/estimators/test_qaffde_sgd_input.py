@@ -8,7 +8,7 @@ import torch
 from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
-from qaffde import QAFFDESGD, SelectionPolicy, TrainingConfig
+from qaffde import QAFFDESGD, Real, SelectionPolicy, TrainingConfig
 from tests.sgd_models import FIXED, SHORT, Logarithm, Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")
@@ -135,8 +135,8 @@ BAD = {
     "base_measure='ball' is not known; choose one of auto, box, gaussian, mixture, kernel$": {
         "base_measure": "ball"
     },
-    "bounds are the ends of a box, but base_measure='gaussian'": {
-        "bounds": (-9, 9),
+    "known ends are those of a box, but base_measure='gaussian'": {
+        "columns": Real(-9, 9),
         "transformation": None,
     },
     f"ridge=0 {SHARE} or": {"ridge": 0},

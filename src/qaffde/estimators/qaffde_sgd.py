@@ -15,6 +15,7 @@ from torch.distributions import Transform
 
 from qaffde.estimators.base import Array, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.tables import as_table, fit_table, known_ends
 from qaffde.nn import (
     BornDensity,
     Density,
@@ -86,13 +87,13 @@ class QAFFDESGD(BornEstimator):
         for features or a rank, the mixture itself is the density, with one constant feature.
         "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
         of a density. See :class:`qaffde.nn.KernelMeasure`.
-    bounds : pair or d pairs of floats, optional
-        Ends of the values that columns can have, as in :class:`QAFFDE`.
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns, and known ends of real ones, as in :class:`QAFFDE`.
     transformation : "auto", "normal", None, or torch transform, default="auto"
         Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
         module that returns one, is an invertible map of whole rows in front. Parameters of a
         module are trained together with the density matrix.
-        `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
+        `bandwidth` and known ends are in the units of the code. Marginals, conditionals and
         probabilities behind such a map have no closed form and are refused. (Inverses of
         torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     ridge : float or "auto", default="auto"
@@ -151,7 +152,7 @@ class QAFFDESGD(BornEstimator):
     rank: int | float | str = "auto"
     features: str = "auto"
     base_measure: int | str = "auto"
-    bounds: Any = None
+    columns: Any = "auto"
     _: KW_ONLY
     transformation: Any = "auto"
     ridge: float | str = "auto"
@@ -184,8 +185,16 @@ class QAFFDESGD(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        spec, config = self._spec(), self._config()
+        config = self._config()
+        table = as_table(X, sample_weight, self._kinds(), self.plan)
+        if table is not None:
+            self.plan_: Any
+            self.plan_, self.density_ = fit_table(self, table, "likelihood", self._seed())
+            self.history_: list[History] = []
+            self.rank_, self.n_fourier_features_ = 1, 1
+            return self
         source = self._source(X, sample_weight)
+        spec = self._spec()
         peers = source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
@@ -250,10 +259,15 @@ class QAFFDESGD(BornEstimator):
         codes = expand(self.density_.density).sample(n, generator)
         return decode(self.density_.encoder, codes)
 
+    def _kinds(self) -> Any:
+        """Kinds that were asked for; in front of a map of whole rows all columns are real."""
+        return None if self._is_encoded() else self.columns
+
     def _spec(self) -> ModelSpec:
         _check_transformation(self.transformation)
         named = None if self._is_encoded() else self.transformation
-        return spec_of(self, method="likelihood", transformation=named)
+        ends = known_ends(self.columns, self._names(), self.n_features_in_)
+        return spec_of(self, method="likelihood", transformation=named, bounds=ends)
 
     def _config(self) -> TrainingConfig:
         config = training_of(self)

@@ -67,7 +67,9 @@ def antiderivative(c: Tensor) -> Tensor:
 
 def series_at(c: Tensor, y: Tensor) -> Tensor:
     """Series of coefficients (n, m), row by row, at points `y` of shape (n,)."""
-    return (c * chebyshev_basis(y, c.shape[-1])).sum(-1)
+    size = max(1, 2**17 // c.shape[-1])  # rows whose cosines stay in cache
+    parts = zip(c.split(size), y.split(size), strict=True)
+    return torch.cat([(rows * chebyshev_basis(at, c.shape[-1])).sum(-1) for rows, at in parts])
 
 
 def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 60) -> Tensor:

@@ -141,12 +141,16 @@ def fit_box(
 
 
 def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
-    """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few."""
+    """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few.
+
+    Beside one row of 1e9 the others round away: a share of the trace keeps it positive definite.
+    """
     n, covariance = moments.count, moments.covariance
     d = len(covariance)
     shrinkage = d / (n + d) if n < 10 * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
-    shrunk.diagonal().add_(ridge)
+    rounding = 100 * torch.finfo(shrunk.dtype).eps * float(shrunk.trace())
+    shrunk.diagonal().add_(ridge + rounding)
     return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 

@@ -99,9 +99,9 @@ class ModelSpec:
         boxed = self.base_measure in ("auto", "box")
         if self.bounds is not None and not boxed and self.transformation != "normal":
             raise ValueError(
-                "without maps of columns bounds are the ends of a box, but "
+                "without maps of columns known ends are those of a box, but "
                 f"base_measure={self.base_measure!r} and transformation={self.transformation!r}; "
-                'leave bounds out, or set base_measure="box" or transformation="normal"'
+                'leave them out, or set base_measure="box" or transformation="normal"'
             )
 
     @property
@@ -346,8 +346,8 @@ class Plan:
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
                 f"{upper}; the first is row {row if number is None else number[row]}: "
-                f"{X[row].tolist()}. Drop them, give bounds that "
-                "hold all rows to come, or begin with partial_fit and base_measure='auto' or "
+                f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
+                "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
                 "'mixture', which have no ends"
             )
         return Z
@@ -365,7 +365,7 @@ class Plan:
                 f"{len(impossible)} rows have values that the plan holds for impossible: columns "
                 f"go from {lower} to {upper}; the first is row "
                 f"{row if number is None else number[row]}: {X[row].tolist()}. Drop them, or give "
-                "bounds, or transformation=None"
+                "wider ends, or transformation=None"
             )
         return Z
 
