@@ -22,7 +22,6 @@ from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
 from qaffde.selection.tables import TablePlan
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
