@@ -1,6 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -147,6 +147,7 @@ class QAFFDE(BornEstimator):
     policy: SelectionPolicy | None = None
     compute: ComputeConfig | None = None
     random_state: Any = None
+    _density: Density | None = field(init=False)
 
     @all_or_nothing
     def fit(
