@@ -306,7 +306,7 @@ class Likelihood(Method):
             summits = [self._climb(search, summit, others) for summit in summits]
             summits = self._near_best(search, summits)
         if search.is_late(search.fine):
-            return search.simplest(summits, rough, policy.base_errors)
+            return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
             rivals = self._alone(search, summits[-1]) + rivals
@@ -580,7 +580,7 @@ class Rehearsal:
         held_out = torch.cat([split.valid for split in splits])
         scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
         name = "columns as they are" if maps is None else "columns mapped"
-        n = len(splits[0].train) + len(splits[0].valid)
+        n = search.n_rows(search.fine)
         self.trials += (Trial(f"{name}: {choice.base}", n, weighted_mean(scores, weight)),)
         return scores, weight
 
