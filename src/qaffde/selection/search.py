@@ -270,7 +270,7 @@ class Search:
 
     def scores(self, choice: Choice, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""
-        name = f"{choice} ({rows} rows)"
+        name = f"{choice} ({self.n_rows(rows)} rows)"
         self._fitted(choice, 0)  # where `measure` begins, be the scores known or not
         if name not in self.known:
             self.known[name] = self._judged(choice, rows)
@@ -286,6 +286,11 @@ class Search:
         ]
         self.seconds[rows] = time.monotonic() - started
         return torch.cat(scores).clamp(min=LEAST_SCORE)
+
+    def n_rows(self, rows: int) -> int:
+        """Rows that there are for splits of so many."""
+        split = self.splits[rows][0]
+        return len(split.train) + len(split.valid)
 
     def held_out_weight(self, rows: int) -> Tensor:
         """Weights of the rows that are held out."""
@@ -357,7 +362,7 @@ class Search:
         return tuple(
             Trial(
                 choice.describe(scale),
-                len(self.splits[rows][0].train) + len(self.splits[rows][0].valid),
+                self.n_rows(rows),
                 value - log_units(rows),
                 chosen=name in same,
             )

@@ -307,8 +307,8 @@ class Likelihood(Method):
         """Climb to the best bandwidths and ridge of each base measure, with few rows and features.
 
         The last candidates are compared with more of both: the base measures that few rows do not
-        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the deviations within a part of the mixture: that is where
-        the density bends.
+        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the
+        deviations within a part of the mixture: that is where the density bends.
         """
         policy, rough, d = self.policy, search.rough, search.Z.shape[1]
         n = len(search.splits[rough][0].train)
@@ -326,7 +326,7 @@ class Likelihood(Method):
             summits = [self._climb(search, summit, others) for summit in summits]
             summits = self._near_best(search, summits)
         if search.is_late(search.fine):
-            return search.simplest(summits, rough, policy.base_errors)
+            return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
             rivals = [bare(summits[-1]), *rivals]
@@ -584,7 +584,7 @@ class Rehearsal:
         held_out = torch.cat([split.valid for split in splits])
         scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
         name = "columns as they are" if maps is None else "columns mapped"
-        n = len(splits[0].train) + len(splits[0].valid)
+        n = search.n_rows(search.fine)
         self.trials += (Trial(f"{name}: {choice.base}", n, weighted_mean(scores, weight)),)
         return scores, weight
 
