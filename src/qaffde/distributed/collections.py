@@ -75,7 +75,7 @@ def fit(
         check_count("sample_partitions", sample_partitions)
     source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
     if sample_partitions is not None:
-        ends = known_ends(model.columns, source.names, source.n_columns)
+        ends = known_ends(model, source)
         open_box = model.base_measure == "box" or ends is not None
         if open_box and not holds_numbers(ends):
             raise ValueError(

@@ -10,7 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import WHOLE, Table, as_table, fit_table, known_ends
+from qaffde.estimators.tables import (
+    WHOLE,
+    Table,
+    as_table,
+    fit_table,
+    kinds_of,
+    known_ends,
+    takes_tables,
+)
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
@@ -149,6 +157,11 @@ class QAFFDE(BornEstimator):
     random_state: Any = None
     _density: Density | None = field(init=False)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
+
     @all_or_nothing
     def fit(
         self,
@@ -172,11 +185,11 @@ class QAFFDE(BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        table = as_table(X, sample_weight, self.columns, self.plan_ if warm else self.plan)
+        table = as_table(X, sample_weight, self._kinds(), self.plan_ if warm else self.plan)
         if table is not None:
             return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
-        spec = self._spec()
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self.plan_ if warm else self._plan(source, spec)
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums, plan.read(sums))
@@ -210,7 +223,7 @@ class QAFFDE(BornEstimator):
         first = not self.__sklearn_is_fitted__()
         self._check_sums(X)
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
-        spec = self._spec()
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self._plan(source, spec, more=True) if first else self.plan_
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
@@ -277,25 +290,19 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return kinds_of(self)
+
     def _fit_table(self, table: Table) -> Self:
         """Fit a mixture to a table of mixed columns, or with gaps."""
         seed = generator_from(self.random_state).initial_seed()
         plan, density = fit_table(self, table, "closed_form", seed)
         return self.restore(plan, None, density)
 
-    def restore(self, plan: Any, sums: Any, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail. A table has no sums.
-        """
-        self._density: Density | None = density
-        self.plan_: Any = plan
-        self.sums_: Any = sums
-        return self
-
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
-        given = X is not None and as_table(X, None, self.columns, self.plan) is not None
+        given = X is not None and as_table(X, None, self._kinds(), self.plan) is not None
         if given or isinstance(getattr(self, "plan_", None), TablePlan):
             raise ValueError(WHOLE)
 
@@ -326,10 +333,6 @@ class QAFFDE(BornEstimator):
         """Number of Fourier features; the constant one of a table."""
         return 1 if isinstance(self.plan_, TablePlan) else self.plan_.features.n_features
 
-    def _spec(self) -> ModelSpec:
-        ends = known_ends(self.columns, self._names(), self.n_features_in_)
-        return spec_of(self, bounds=ends)
-
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
         d, names = self.n_features_in_, self._names()
@@ -351,6 +354,14 @@ class QAFFDE(BornEstimator):
             names=names,
             run=run,
         )
+
+    def restore(self, plan: Any, sums: Any, density: Any = None) -> Self:
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
+
+        Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
+        """
+        self.plan_, self.sums_, self._density = plan, sums, density
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")

@@ -8,13 +8,13 @@ import torch
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
-from qaffde.estimators.base import declare_columns
+from qaffde.estimators.base import check_configs, declare_columns
 from qaffde.frames import as_frame
 from qaffde.kinds import Real
 from qaffde.nn import TableDensity
-from qaffde.parameters import check_kind, check_positive, check_sum
+from qaffde.parameters import check_choice, check_sum
 from qaffde.schema import Schema, asked_kinds
-from qaffde.selection import SelectionPolicy
+from qaffde.selection.plan import TRANSFORMATIONS
 from qaffde.selection.tables import TablePlan, select_table, solve_table
 from qaffde.streams import LARGE
 from qaffde.training.run import Run
@@ -79,16 +79,18 @@ def _is_array(X: Any, *, gaps: bool) -> bool:
     return bool(array.dtype.kind == "f" and array.ndim == 2 and np.isnan(array).any())
 
 
-def known_ends(columns: Any, names: Any, d: int) -> Any:
-    """Pairs of ends of real columns, as the parameter `columns` has them; None without any.
+def known_ends(model: Any, source: Any = None) -> Any:
+    """Pairs of ends of an estimator's real columns, or of those of a source; None without any.
 
     Raises
     ------
     ValueError
         If a column is of another kind: rows that come in chunks are real.
     """
+    names = getattr(model, "feature_names_in_", None) if source is None else source.names
+    d = model.n_features_in_ if source is None else source.n_columns
     listed = list(range(d)) if names is None else [str(name) for name in names]
-    kinds = asked_kinds(columns, listed)
+    kinds = asked_kinds(model.columns, listed)
     for number, kind in kinds.items():
         if not isinstance(kind, Real):
             raise ValueError(
@@ -135,9 +137,23 @@ def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePl
     return plan, density
 
 
+def kinds_of(model: Any) -> Any:
+    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
+    is_auto = isinstance(model.columns, str) and model.columns == "auto"
+    return None if is_auto and not takes_tables(model) else model.columns
+
+
+def takes_tables(model: Any) -> bool:
+    """Whether the parameters of an estimator leave a table, with gaps, to a mixture."""
+    try:
+        _check_parameters(model)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_parameters(model: Any) -> None:
-    check_kind("policy", model.policy, SelectionPolicy)
-    check_positive("time_limit", model.time_limit, optional=True)
+    check_configs(model)
     for name in ("n_features", "bandwidth", "rank", "features"):
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":
@@ -151,7 +167,5 @@ def _check_parameters(model: Any) -> None:
             f"base_measure={size!r}, but the base measure of a table with kinds of columns or "
             "gaps is a mixture; give 'auto', 'mixture' or its number of components"
         )
-    if not isinstance(model.transformation, str | None):
-        raise ValueError(
-            "transformation must be 'auto', 'normal' or None where columns have kinds or gaps"
-        )
+    if model.transformation is not None:
+        check_choice("transformation", model.transformation, TRANSFORMATIONS)

@@ -1,7 +1,7 @@
 """From a table of mixed columns to a plan and a density.
 
 The base measure of a table is a mixture of the parts of its columns
-(:mod:`qaffde.selection.table_mixture`). Its size, the maps of its real columns and the smoothing
+(``table_mixture``). Its size, the maps of its real columns and the smoothing
 of its codes are chosen by the likelihood of held-out rows.
 """
 
@@ -196,7 +196,7 @@ def select_table(
     Parameters
     ----------
     X : Tensor of shape (n, d)
-        Rows as :meth:`qaffde.schema.Schema.encode` makes them, NaN where a value is missing.
+        Rows as ``Schema.encode`` makes them, NaN where a value is missing.
     weight : Tensor of shape (n,)
     schema : Schema
     method, transformation : str
@@ -270,7 +270,7 @@ class _Search:
         )
         rows, log_slope = self.plan.rows(X, weight)
         train, valid = hold_out(len(X), policy.valid_share)
-        train = train[: policy.max_choice_rows]
+        train = train[: policy.fine_rows]
         self.held_out = len(valid) > 0
         valid = valid if self.held_out else train
         self.train, self.valid = rows.select(train), rows.select(valid)
