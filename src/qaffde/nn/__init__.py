@@ -3,6 +3,7 @@
 from qaffde.nn.base import Density
 from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.column_basis import CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import ColumnMap, ColumnMaps
 from qaffde.nn.density import (
     BornDensity,
@@ -20,6 +21,7 @@ from qaffde.nn.features import (
     GaussianMeasure,
     KernelMeasure,
 )
+from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "CodeBasis",
+    "ColumnBasis",
     "ColumnMap",
     "ColumnMaps",
     "DefensiveDensity",
@@ -39,7 +43,9 @@ __all__ = [
     "MappedDensity",
     "MappedMixture",
     "StandardizedDensity",
+    "TensorTrain",
     "TransformedDensity",
+    "WaveBasis",
     "decode",
     "encode",
     "expand",
