@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         QAFFDEOutlierDetector,
     )
     from qaffde.files import FileError, load, save
+    from qaffde.kinds import Atom, Category, Integer, Periodic, Real
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.selector import select
     from qaffde.selection.solver import solve
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
 __all__ = [
     "QAFFDE",
     "QAFFDESGD",
+    "Atom",
+    "Category",
     "ComputeConfig",
     "FileError",
     "FourierFeatures",
+    "Integer",
     "ModelSpec",
+    "Periodic",
     "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "Real",
     "SelectionPolicy",
     "TrainingConfig",
     "__version__",
@@ -38,7 +44,7 @@ __all__ = [
     "solve",
     "summarize",
 ]
-_HOMES = ("estimators", "files", "selection", "training")
+_HOMES = ("kinds", "estimators", "files", "selection", "training")
 
 
 def __getattr__(name: str) -> Any:

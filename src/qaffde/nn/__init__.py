@@ -1,6 +1,7 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
 from qaffde.nn.base import Density
+from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.column_basis import CodeBasis, ColumnBasis, WaveBasis
@@ -21,15 +22,29 @@ from qaffde.nn.features import (
     GaussianMeasure,
     KernelMeasure,
 )
+from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
+from qaffde.nn.table import (
+    AtomColumn,
+    CircleColumn,
+    CodeColumn,
+    RealColumn,
+    TableColumn,
+    TableDensity,
+)
 from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
+    "AtomColumn",
     "BaseMeasure",
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "CircleColumn",
+    "CircleFactor",
     "CodeBasis",
+    "CodeColumn",
+    "CodeFactor",
     "ColumnBasis",
     "ColumnMap",
     "ColumnMaps",
@@ -37,12 +52,19 @@ __all__ = [
     "Density",
     "DensityMatrix",
     "Encoder",
+    "Factor",
+    "FactoredMixture",
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
     "MappedDensity",
     "MappedMixture",
+    "Part",
+    "PartsDensity",
+    "RealColumn",
     "StandardizedDensity",
+    "TableColumn",
+    "TableDensity",
     "TensorTrain",
     "TransformedDensity",
     "WaveBasis",

@@ -50,7 +50,9 @@ MIN_POINTS, MAX_POINTS = 2**6, 2**13
 BISECTIONS = 64
 
 
-def box_probability(terms: Sequence[Term], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def box_probability(
+    terms: Sequence[Term], lower: Tensor, upper: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Integral (n,) of a sum of terms over boxes, and the error of each, zero for a closed form.
 
     Parameters
@@ -59,9 +61,13 @@ def box_probability(terms: Sequence[Term], lower: Tensor, upper: Tensor) -> tupl
         Of total mass one.
     lower, upper : Tensors of shape (n, d)
         In each column at least one end is finite.
+    shares : Tensor of shape (n, K), optional
+        Factors of the terms in each box, by which they have the mass one; ones by default.
     """
     budget = AFFORDABLE / len(terms)
     parts = [_term_probability(term, lower, upper, budget) for term in terms]
+    if shares is not None:
+        parts = [(a * share, b * share) for (a, b), share in zip(parts, shares.T, strict=True)]
     means = torch.stack(torch.broadcast_tensors(*(mean for mean, _ in parts))).sum(0)
     error = torch.stack([unseen for _, unseen in parts]).sum(0)
     if len(means) > 1:

@@ -238,11 +238,11 @@ class BornMixture(Density):
         return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
 
 
-def log_densities(terms: Sequence[Term], x: Tensor) -> Tensor:
-    """Logarithm (n, K) of each term at x of shape (n, d), −∞ where it is negligible."""
+def log_densities(terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
+    """Logarithm (n, K) of each term, times a factor, at x (n, d), −∞ where it is negligible."""
     u = [term.whiten(x) for term in terms]
     found = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
-    log_prefactors = torch.stack(found, 1)
+    log_prefactors = torch.stack(found, 1) + log_factor
     return log_prefactors + log_values(terms, u, log_prefactors)
 
 

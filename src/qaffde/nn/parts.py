@@ -1,0 +1,251 @@
+r"""Parts of a table: real numbers, codes of a finite set, points of a circle.
+
+Every column of a table becomes one or two parts (:mod:`qaffde.nn.table`). Densities of parts are
+against the product of Lebesgue measure (lines, circles of length one) and counting measure
+(codes). NaN stands for a part that is not known and is integrated out.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde.nn.base import Density
+from qaffde.nn.calculus.integrals import legendre
+
+WINDINGS = 6
+"""Of a wrapped normal law to either side: `MAX_DEVIATION` reaches no further."""
+MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
+"""Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
+CIRCLE_PANELS = 128
+Region = Tensor | None
+"""Of one part: ends (n, 2) on a line or circle, a mask (n, C) of codes, or None for all of it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Kind of a part.
+
+    Parameters
+    ----------
+    kind : {"line", "circle", "codes"}
+        A real number, a point of a circle in turns [0, 1), or one of the codes 0 … size − 1.
+    size : int, default=0
+        Number of codes.
+    """
+
+    kind: str
+    size: int = 0
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a real number."""
+        return self.kind == "line"
+
+
+LINE, CIRCLE = Part("line"), Part("circle")
+
+
+class PartsDensity(Density):
+    """Density of q parts, closed under marginals and conditionals.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    """
+
+    parts: tuple[Part, ...]
+
+    @abstractmethod
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of the known parts of x (n, q): NaN is integrated out."""
+
+    @abstractmethod
+    def marginal(self, parts: Sequence[int]) -> "PartsDensity":
+        """Density of some parts, in the order given."""
+
+    @abstractmethod
+    def condition(self, parts: Sequence[int], values: Tensor) -> "PartsDensity":
+        """Density of the other parts where `parts` have `values` of shape (t,)."""
+
+    @abstractmethod
+    def fill(self, x: Tensor, generator: Generator) -> Tensor:
+        """A copy of x (n, q) with a draw given the known parts of the row in place of NaN."""
+
+    @abstractmethod
+    def probability(self, regions: Sequence[Region]) -> tuple[Tensor, Tensor]:
+        """Probabilities (n,) of products of regions, and their errors, zero where exact.
+
+        Parameters
+        ----------
+        regions : sequence of q Tensors or None
+            Of each part. Ends on a circle are turns: the first in [0, 1], the second up to one
+            turn further.
+        """
+
+    @abstractmethod
+    def quadrature(
+        self, part: int, breaks: Tensor, *, plane: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes and weights (m,) for integrals of smooth functions times the density of a part.
+
+        Parameters
+        ----------
+        part : int
+        breaks : Tensor of shape (k,)
+            Where the functions have kinks; of a line only.
+        plane : bool, default=False
+            Whether the rule is for one of two parts, with fewer nodes.
+        """
+
+    def sample(self, n: int, generator: Generator) -> Tensor:
+        """Exact draws, of shape (n, q)."""
+        nothing = torch.full((n, len(self.parts)), torch.nan, dtype=torch.float64)
+        return self.fill(nothing, generator)
+
+
+def circle_rule() -> tuple[Tensor, Tensor]:
+    """Nodes and weights for integrals over a circle."""
+    edges = torch.linspace(0, 1, CIRCLE_PANELS + 1, dtype=torch.float64)
+    nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
+    return nodes.flatten(), weights.flatten()
+
+
+class Factor(nn.Module, ABC):
+    """Laws of one part in K components, each independent of the other parts of its component."""
+
+    @property
+    @abstractmethod
+    def part(self) -> Part:
+        """The kind of the part."""
+
+    @abstractmethod
+    def log_values(self, x: Tensor) -> Tensor:
+        """Log-densities (n, K) at values (n,)."""
+
+    @abstractmethod
+    def masses(self, region: Tensor) -> Tensor:
+        """Probabilities (n, K) of regions."""
+
+    @abstractmethod
+    def draw(self, component: Tensor, generator: Generator) -> Tensor:
+        """A value (n,) from each of the components (n,)."""
+
+    @abstractmethod
+    def rule(self) -> tuple[Tensor, Tensor]:
+        """Nodes and weights (m,) of integrals over the part."""
+
+    @abstractmethod
+    def select(self, components: Tensor) -> "Factor":
+        """The laws of some components."""
+
+
+class CodeFactor(Factor):
+    """Mass functions of codes.
+
+    Parameters
+    ----------
+    log_mass : Tensor of shape (K, C)
+        Their logarithms; each row has mass one.
+
+    Examples
+    --------
+    >>> fair = CodeFactor(torch.full((1, 2), 0.5).double().log())
+    >>> fair.log_values(torch.tensor([1.0])).exp()
+    tensor([[0.5000]], dtype=torch.float64)
+    """
+
+    log_mass: Tensor
+
+    def __init__(self, log_mass: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("log_mass", log_mass)
+
+    @property
+    def part(self) -> Part:
+        """Codes."""
+        return Part("codes", self.log_mass.shape[1])
+
+    def log_values(self, x: Tensor) -> Tensor:
+        """Entries of the table."""
+        return self.log_mass.T[x.long()]
+
+    def masses(self, region: Tensor) -> Tensor:
+        """Sums over masks (n, C)."""
+        return region.double() @ self.log_mass.exp().T
+
+    def draw(self, component: Tensor, generator: Generator) -> Tensor:
+        """Codes by their masses."""
+        share = self.log_mass.exp()[component]
+        return torch.multinomial(share, 1, generator=generator)[:, 0].double()
+
+    def rule(self) -> tuple[Tensor, Tensor]:
+        """All codes, with weight one."""
+        codes = torch.arange(self.part.size, dtype=torch.float64)
+        return codes, torch.ones_like(codes)
+
+    def select(self, components: Tensor) -> "CodeFactor":
+        """Some rows of the table."""
+        return CodeFactor(self.log_mass[components])
+
+
+class CircleFactor(Factor):
+    r"""Wrapped normal laws on a circle of length one.
+
+    .. math:: f(u) = \sum_j N(u + j;\, \mu, \sigma^2)
+
+    Parameters
+    ----------
+    mean, deviation : Tensors of shape (K,)
+        μ and σ ≤ 0.6, in turns.
+
+    Examples
+    --------
+    >>> law = CircleFactor(torch.zeros(1).double(), torch.full((1,), 0.1).double())
+    >>> law.log_values(torch.tensor([0.9, 0.1]).double()).exp()[:, 0]
+    tensor([2.4197, 2.4197], dtype=torch.float64)
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean: Tensor, deviation: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("deviation", deviation)
+
+    @property
+    def part(self) -> Part:
+        """A circle."""
+        return CIRCLE
+
+    def windings(self, x: Tensor) -> Tensor:
+        """Differences (J, n, K) of x (n,) and the means, in deviations, on all windings."""
+        turns = torch.arange(-WINDINGS, WINDINGS + 1, dtype=torch.float64)
+        return (x[:, None] + turns[:, None, None] - self.mean % 1) / self.deviation
+
+    def log_values(self, x: Tensor) -> Tensor:
+        """Logarithm of the sum over windings."""
+        total = (-0.5 * self.windings(x).square()).logsumexp(0)
+        return total - (self.deviation * math.sqrt(2 * math.pi)).log()
+
+    def masses(self, region: Tensor) -> Tensor:
+        """Sums of normal probabilities."""
+        low, high = (torch.special.ndtr(self.windings(end)) for end in region.T)
+        return (high - low).sum(0)
+
+    def draw(self, component: Tensor, generator: Generator) -> Tensor:
+        """Normal draws, wrapped."""
+        normal = torch.randn(len(component), generator=generator, dtype=torch.float64)
+        return (self.mean[component] + self.deviation[component] * normal) % 1
+
+    def rule(self) -> tuple[Tensor, Tensor]:
+        """Gauss–Legendre rules of even panels."""
+        return circle_rule()
+
+    def select(self, components: Tensor) -> "CircleFactor":
+        """Some of the laws."""
+        return CircleFactor(self.mean[components], self.deviation[components])
