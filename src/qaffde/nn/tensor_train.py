@@ -1,30 +1,31 @@
 r"""Tensor trains: the Born rule for a matrix-product state of many parts of a table.
 
 .. math:: p(x) = \lVert \Psi(x) \rVert^2 \prod_t m_t(x_t), \qquad
-          \Psi(x) = S\, A_1[e_1(x_1)]\, A_2[e_2(x_2)] \cdots A_d[e_d(x_d)], \qquad
-          A_t[e] = \sum_k e_k A_t^k
+          \Psi(x) = S\, A_1(x_1)\, A_2(x_2) \cdots A_d(x_d)\, E, \qquad
+          A_t(x) = W_t \operatorname{diag}(V_t e_t(x))
 
 with functions :math:`e_t` of each part that are orthonormal under its own law :math:`m_t`
-(:mod:`qaffde.nn.column_basis`). Where only the constants count, the parts are independent. S has
-one row, the last core has r columns; a train whose first parts were integrated out has more rows
-in S.
+(:mod:`qaffde.nn.column_basis`). The core :math:`A_t^k = W_t \operatorname{diag}(V_t^k)` of the
+function k is a matrix of χ × χ numbers, the bond; all K cores of a part share W. At the same cost
+for a row, that allows a larger bond than K free matrices (Loconte et al., "Subtractive mixture
+models via squaring", 2024, find the same for trees), and K does not enter contractions at all:
+they carry a matrix ρ from part to part,
 
-In canonical form, :math:`\sum_k A_t^k A_t^{k\top} = I` and :math:`\lVert S \rVert = 1`. All mass
-behind a core is then one, so the mass is one, and last parts are integrated out by leaving them
-out. Any other contraction carries the matrix :math:`\rho = \Psi^\top \Psi` from core to core:
+.. math:: \rho \leftarrow (W^\top \rho\, W) \circ O
 
-====================  ====================================================
-part                  ρ becomes
-====================  ====================================================
-has the value x       :math:`A[e(x)]^\top \rho\, A[e(x)]`
-is integrated out     :math:`\sum_k A^{k\top} \rho\, A^k`
-lies in a region      :math:`\sum_{kl} G_{kl} A^{k\top} \rho\, A^l` with
-                      :math:`G_{kl} = \int e_k e_l\, dm`
-====================  ====================================================
+where the part puts in for O
 
-The cost is linear in the parts: K χ² for a row of values with bond χ, K χ³ for a matrix ρ.
+====================  =========================================================
+has the value x       :math:`v v^\top` with :math:`v = V e(x)`
+is integrated out     :math:`V V^\top`
+lies in a region      :math:`V G V^\top` with :math:`G_{kl} = \int e_k e_l\, dm`
+====================  =========================================================
+
+The mass of all is one. Marginals and conditionals are trains again: what lies to the left or right
+of the parts that are kept becomes S or E, a part at its value a factor of the next W.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -38,12 +39,14 @@ from qaffde.nn.parts import Part, PartsDensity, Region, circle_rule
 BLOCK_NUMBERS = 2**22
 """Numbers that a contraction takes at once."""
 OUT = -1
-"""Place of a core whose part is integrated out."""
+"""Place of a part that is integrated out."""
 REACH, PANELS, PLANE_PANELS = 10.0, 128, 32
 """Of the quadrature on a line: its ends, and its panels, fewer in a plane."""
+NEGLIGIBLE = 1e-15
+"""Share of the largest eigenvalue of a matrix that its factor leaves out."""
 
-Operator = Tensor | None
-"""On a core: functions (n, K) at values, integrals (n, K, K), or None: integrated out."""
+Operator = Tensor
+"""Vectors v (n, χ) where a part has values, else matrices O (n, χ, χ)."""
 
 
 class TensorTrain(PartsDensity):
@@ -51,14 +54,16 @@ class TensorTrain(PartsDensity):
 
     Parameters
     ----------
-    cores : iterable of Tensors of shape (bond, K, next bond)
-        Parameters; the first bond is that of `start`, the last one is the rank.
+    mixers : iterable of Tensors of shape (bond, next bond)
+        W of each part, parameters.
+    loadings : iterable of Tensors of shape (next bond, K)
+        V of each part, parameters.
     bases : iterable of ColumnBasis
-        Of each core.
+        Of each part.
     places : sequence of int, optional
-        Number of each core's part, −1 where it is integrated out; by default their order.
-    start : Tensor of shape (s, bond), optional
-        S; by default one row of length one.
+        Number of each part, −1 where it is integrated out; by default their order.
+    start, end : Tensors of shapes (s, first bond) and (last bond, r), optional
+        S, by default one row of ones, and E, a parameter, by default one column of ones.
 
     Examples
     --------
@@ -78,16 +83,21 @@ class TensorTrain(PartsDensity):
 
     def __init__(
         self,
-        cores: Iterable[Tensor],
+        mixers: Iterable[Tensor],
+        loadings: Iterable[Tensor],
         bases: Iterable[nn.Module],
         places: Sequence[int] | None = None,
         start: Tensor | None = None,
+        end: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.cores = nn.ParameterList(nn.Parameter(core) for core in cores)
+        self.mixers = nn.ParameterList(nn.Parameter(W) for W in mixers)
+        self.loadings = nn.ParameterList(nn.Parameter(V) for V in loadings)
         self.bases = nn.ModuleList(bases)
-        self.places = list(range(len(self.cores))) if places is None else list(places)
-        self.register_buffer("start", self.cores[0].new_ones(1, 1) if start is None else start)
+        self.places = list(range(len(self.bases))) if places is None else list(places)
+        first, last = self.mixers[0], self.mixers[len(self.mixers) - 1]
+        self.register_buffer("start", first.new_ones(1, len(first)) if start is None else start)
+        self.end = nn.Parameter(last.new_ones(last.shape[1], 1) if end is None else end)
 
     @classmethod
     def draw(
@@ -96,26 +106,32 @@ class TensorTrain(PartsDensity):
         bond: int,
         *,
         rank: int = 1,
-        noise: float = 0.3,
+        noise: float = 0.5,
         places: Sequence[int] | None = None,
         generator: Generator,
     ) -> "TensorTrain":
-        """Independent parts and some noise, which falls with the frequency of a function."""
-        bonds = [1, *[bond] * (len(bases) - 1), rank]
-        cores = []
-        for basis, a, b in zip(bases, bonds[:-1], bonds[1:], strict=True):
-            shape = a, basis.n_functions, b
-            core = torch.randn(shape, generator=generator, dtype=torch.float64)
-            core *= noise / (1 + basis.roughness[:, None]).sqrt()
-            core[:, 0] += torch.eye(a, b)
-            cores.append(core)
-        return cls(cores, bases, places).canonical()
+        """A random train: independent parts, and noise that falls with a function's frequency."""
+
+        def normal(*shape: int) -> Tensor:
+            return noise * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+        bonds = [1, *[bond] * len(bases)]
+        mixers = [
+            normal(a, b) / math.sqrt(b) + torch.eye(a, b)
+            for a, b in zip(bonds[:-1], bonds[1:], strict=True)
+        ]
+        loadings = [
+            normal(bond, basis.n_functions) / (1 + basis.roughness).sqrt() for basis in bases
+        ]
+        for V in loadings:
+            V[:, 0] += 1
+        end = 1 + normal(bond, rank)
+        return cls(mixers, loadings, bases, places, end=end).normalized()
 
     @property
     def parts(self) -> tuple[Part, ...]:  # type: ignore[override]
         """Kinds of the parts."""
-        kinds = {place: cast("Any", basis).part for basis, place in self._sites()}
-        return tuple(kinds[place] for place in range(len(kinds)))
+        return tuple(basis.part for basis in self._own_bases())
 
     @property
     def n_dims(self) -> int:
@@ -124,39 +140,50 @@ class TensorTrain(PartsDensity):
 
     @property
     def bonds(self) -> list[int]:
-        """Bonds behind the cores; the last one is the rank."""
-        return [core.shape[2] for core in self.cores]
+        """The bonds behind the parts."""
+        return [W.shape[1] for W in self.mixers]
 
-    def _sites(self) -> list[tuple[ColumnBasis, int]]:
-        """Bases and places of the parts that are not integrated out."""
-        pairs = zip(self.bases, self.places, strict=True)
-        return [(cast("ColumnBasis", basis), place) for basis, place in pairs if place != OUT]
+    def _own_bases(self) -> list[ColumnBasis]:
+        """Bases of the parts that are not integrated out, in the order of the parts."""
+        at = {place: t for t, place in enumerate(self.places)}
+        return [cast("ColumnBasis", self.bases[at[k]]) for k in range(self.n_dims)]
+
+    def _frozen(
+        self, sites: Sequence[int], places: Sequence[int], **changes: Any
+    ) -> "TensorTrain":
+        """A train of some of the parts that does not learn."""
+        given = {
+            "mixers": [self.mixers[t].detach() for t in sites],
+            "loadings": [self.loadings[t].detach() for t in sites],
+            "start": self.start,
+            "end": self.end.detach(),
+        } | changes
+        bases = [self.bases[t] for t in sites]
+        return TensorTrain(bases=bases, places=places, **given).requires_grad_(False)
 
     @torch.no_grad()
-    def canonical(self) -> "TensorTrain":
-        """The same density in canonical form: all mass behind a core is one."""
-        cores: list[Tensor] = [core.detach() for core in self.cores]
-        start = self.start
-        for t in reversed(range(len(cores))):
-            a, K, b = cores[t].shape
-            Q, R = torch.linalg.qr(cores[t].reshape(a, K * b).T)
-            cores[t] = Q.T.reshape(-1, K, b)
-            R = R / torch.linalg.norm(R)
-            if t:
-                cores[t - 1] = cores[t - 1] @ R.T
-            else:
-                start = start @ R.T
-        return frozen(cores, self.bases, self.places, start / torch.linalg.norm(start))
+    def normalized(self) -> "TensorTrain":
+        """The same density with mass one, and of all that is before a part of size one."""
+        start = self.start / torch.linalg.norm(self.start)
+        rho, mixers = (start.T @ start)[None], []
+        for W, O in zip(self.mixers, self._free_operators(), strict=True):
+            rho, mass = _unit(carry(rho, W, O))
+            mixers.append(W / mass.sqrt())
+        end = self.end / (rho[0] * (self.end @ self.end.T)).sum().sqrt()
+        return self._frozen(
+            range(len(self.bases)), self.places, mixers=mixers, start=start, end=end
+        )
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) of the known parts of x (n, d): NaN is integrated out.
 
-        Of mass one in canonical form; see :meth:`log_normalizer`.
+        Its mass is that of :meth:`log_mass`.
         """
         unknown = x.isnan()
         if not unknown.any():
-            laws = [basis.log_law(x[:, place]) for basis, place in self._sites()]
-            return self.contract(self.operators(x)) + torch.stack(laws).sum(0).to(self.start)
+            bases = self._own_bases()
+            laws = [basis.log_law(x[:, k]).to(self.start) for k, basis in enumerate(bases)]
+            return self.contract(self.operators(x)) + torch.stack(laws).sum(0)
         patterns, group = unknown.unique(dim=0, return_inverse=True)
         log_p = self.start.new_zeros(len(x))
         for number, pattern in enumerate(patterns):
@@ -165,92 +192,102 @@ class TensorTrain(PartsDensity):
                 log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
         return log_p
 
-    def log_normalizer(self) -> Tensor:
-        """Logarithm of the integral of the density, zero in canonical form."""
-        return self.contract([None] * len(self.cores))[0]
+    def log_mass(self) -> Tensor:
+        """Logarithm of the integral of the density; zero once it is normalized."""
+        return self.contract(self._free_operators())[0]
 
     def operators(self, x: Tensor) -> list[Operator]:
-        """Functions (n, K) of each core at x (n, d); none for NaN in the first row."""
-        pairs = zip(self.bases, self.places, strict=True)
-        return [
-            None
-            if place == OUT or x[0, place].isnan()
-            else cast("ColumnBasis", basis).values(x[:, place]).to(self.start)
-            for basis, place in pairs
-        ]
+        """Operators of each part at x (n, d), of those that are NaN in the first row free ones."""
+        found = self._free_operators()
+        for t, place in enumerate(self.places):
+            if place != OUT and not x[0, place].isnan():
+                e = cast("ColumnBasis", self.bases[t]).values(x[:, place])
+                found[t] = e.to(self.start) @ self.loadings[t].T
+        return found
+
+    def _free_operators(self) -> list[Operator]:
+        return [(V @ V.T)[None] for V in self.loadings]
 
     def contract(self, operators: Sequence[Operator]) -> Tensor:
-        """Logarithm (n,) of the integral of ‖Ψ‖² with an operator on each core."""
-        vectors = [part for part in operators if part is not None and part.ndim == 2]
-        if len(self.start) == 1 and len(vectors) == len(self.cores):
-            size = self._block(lambda core: core[:, :, 0].numel())
-            blocks = zip(*(part.split(size) for part in vectors), strict=True)
-            return torch.cat([log_square(part, list(self.cores), self.start) for part in blocks])
-        n = max((len(part) for part in operators if part is not None), default=1)
-        size = self._block(Tensor.numel)
-        return torch.cat(
-            [self._carried(_rows(operators, k, size), min(size, n - k)) for k in range(0, n, size)]
+        """Logarithm (n,) of the integral of ‖Ψ‖² under the operators of each part."""
+        pure = all(O.ndim == 2 for O in operators)
+        rows = min(len(self.start), self.end.shape[1]) if pure else max(self.bonds)
+        n, size = max(map(len, operators)), max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
+        blocks = [
+            [O[k : k + size] if len(O) > 1 else O for O in operators] for k in range(0, n, size)
+        ]
+        return torch.cat([self._log_square(o) if pure else self._log_trace(o) for o in blocks])
+
+    def _log_square(self, v: Sequence[Operator]) -> Tensor:
+        """Contraction of amplitudes Ψ, from the side that has fewer of them."""
+        mixers = list(self.mixers)
+        if len(self.start) <= self.end.shape[1]:
+            return log_norm(self.start, mixers, v, self.end)
+        back = [W.T for W in mixers[:0:-1]]
+        return log_norm(
+            self.end.T,
+            [torch.eye(v[0].shape[1]).to(self.end), *back],
+            v[::-1],
+            mixers[0].T @ self.start.T,
         )
 
-    def _block(self, numbers: Any) -> int:
-        """Rows at once, of so many numbers each."""
-        return int(max(1, BLOCK_NUMBERS // max(numbers(core) for core in self.cores)))
-
-    def _carried(self, operators: Sequence[Operator], n: int) -> Tensor:
-        rho, log_p = self._first(n), self.start.new_zeros(n)
-        for core, operator in zip(self.cores, operators, strict=True):
-            rho, mass = normalized(carry(rho, core, operator))
+    def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
+        rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)
+        for W, O in zip(self.mixers, operators, strict=True):
+            rho, mass = _unit(carry(rho, W, O))
             log_p = log_p + mass.log()
-        return log_p
-
-    def _first(self, n: int = 1) -> Tensor:
-        return (self.start.T @ self.start).expand(n, -1, -1)
+        return log_p + ((rho @ self.end) * self.end).sum((1, 2)).log()
 
     @torch.no_grad()
     def marginal(self, parts: Sequence[int]) -> "TensorTrain":
-        """Density of some parts, in the order given; the others are integrated out.
-
-        The first cores that are integrated out become part of S, the last ones are left out.
-        """
+        """Density of some parts, in the order given; the others are integrated out."""
         new = {part: k for k, part in enumerate(parts)}
         places = [new.get(place, OUT) for place in self.places]
         kept = [t for t, place in enumerate(places) if place != OUT]
-        start, inner = self.start, slice(kept[0], kept[-1] + 1)
-        for core in list(self.cores)[: kept[0]]:
-            start = _triangle((start @ core.flatten(1)).reshape(-1, core.shape[2]))
-        cores, bases = list(self.cores)[inner], list(self.bases)[inner]
-        if len(cores) == 1:  # one part has a matrix of K × K numbers, whatever the bonds were
-            flat = torch.einsum("sa,akb->sbk", start, cores[0]).flatten(0, 1)
-            cores, start = [_triangle(flat).T[None]], flat.new_ones(1, 1)
-        return frozen(cores, bases, places[inner], start)
+        first, last = kept[0], kept[-1]
+        if first == 0 and last == len(places) - 1:
+            return self._frozen(range(len(places)), places)
+        rho, behind = self._around(first, last)
+        sites = range(first, last + 1)
+        if first == last:  # one part has a matrix of K × K numbers, whatever the bond
+            Q = carry(rho, self.mixers[first], behind)[0]
+            V = _factor(self.loadings[first].T @ Q @ self.loadings[first]).T
+            one, end = V.new_ones(1, len(V)), torch.eye(len(V)).to(V)
+            changes = {"mixers": [one], "loadings": [V], "start": one[:, :1], "end": end}
+        else:
+            changes = {"start": _factor(rho[0]).T, "end": _factor(behind[0])}
+        return self._frozen(sites, places[first : last + 1], **changes)
 
-    def reordered(self, parts: Sequence[int]) -> "TensorTrain":
-        """The density of the same parts in another order; the cores stay as they are."""
-        return self.marginal(parts)
+    def _around(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Matrices (1, χ, χ) of all that is integrated out before and behind some parts."""
+        operators = self._free_operators()
+        rho = (self.start.T @ self.start)[None]
+        for t in range(first):
+            rho = carry(rho, self.mixers[t], operators[t])
+        behind = (self.end @ self.end.T)[None]
+        for t in range(len(operators) - 1, last, -1):
+            behind = carry_back(behind, self.mixers[t], operators[t])
+        return rho, behind
 
     @torch.no_grad()
     def condition(self, parts: Sequence[int], values: Tensor) -> "TensorTrain":
-        """Density of the other parts where `parts` have `values` of shape (t,).
-
-        A core at its value is a matrix, which the next core takes up.
-        """
+        """Density of the other parts where `parts` have `values` of shape (t,)."""
         x = torch.full((1, self.n_dims), torch.nan, dtype=torch.float64)
         x[0, list(parts)] = values.double()
         rest = x[0].isnan().nonzero()[:, 0].tolist()
-        cores: list[Tensor] = []
-        left = torch.eye(self.start.shape[1]).to(self.start)
-        for core, e in zip(self.cores, self.operators(x), strict=True):
-            if e is None:
-                cores.append(torch.tensordot(left, core, 1))
-                left = torch.eye(core.shape[2]).to(core)
-            else:
-                left = left @ torch.einsum("k,akb->ab", e[0], core)
+        sites = [t for t, p in enumerate(self.places) if p == OUT or p in rest]
+        mixers, left = [], torch.eye(self.start.shape[1]).to(self.start)
+        for t, O in enumerate(self.operators(x)):
+            left = left @ self.mixers[t]
+            if O.ndim == 2:
+                left = left * O
                 left = left / left.abs().max()
-        cores[-1] = cores[-1] @ left
-        kept = [t for t, e in enumerate(self.operators(x)) if e is None]
-        places = [rest.index(p) if (p := self.places[t]) != OUT else OUT for t in kept]
-        train = frozen(cores, [self.bases[t] for t in kept], places, self.start).canonical()
-        if not train.start.isfinite().all():
+            else:
+                mixers.append(left)
+                left = torch.eye(left.shape[1]).to(left)
+        places = [rest.index(p) if (p := self.places[t]) != OUT else OUT for t in sites]
+        train = self._frozen(sites, places, mixers=mixers, end=left @ self.end).normalized()
+        if not train.end.isfinite().all():
             given = values.tolist()
             raise ValueError(f"no conditional density given {given}: the density is zero there")
         return train.marginal(range(len(rest)))
@@ -262,13 +299,12 @@ class TensorTrain(PartsDensity):
         if not bounded:
             return self.start.new_ones(1), self.start.new_zeros(1)
         train = self.marginal(bounded)
-        operators = [
-            None
-            if place == OUT
-            else cast("ColumnBasis", basis).gram(cast("Tensor", regions[bounded[place]]))
-            for basis, place in zip(train.bases, train.places, strict=True)
-        ]
-        found = train.contract([o if o is None else o.to(self.start) for o in operators]).exp()
+        operators = train._free_operators()
+        for t, place in enumerate(train.places):
+            if place != OUT:
+                V, basis = train.loadings[t], cast("ColumnBasis", train.bases[t])
+                operators[t] = V @ basis.gram(cast("Tensor", regions[bounded[place]])).to(V) @ V.T
+        found = train.contract(operators).exp()
         return found.nan_to_num(0.0).clamp(0, 1), torch.zeros_like(found)
 
     @torch.no_grad()
@@ -279,57 +315,41 @@ class TensorTrain(PartsDensity):
         for number, pattern in enumerate(patterns):
             if pattern.any():
                 rows = group == number
-                filled[rows] = self._drawn(x[rows], generator)
+                few = max(self.bonds) if len(patterns) > 1 or not pattern.all() else 64
+                blocks = x[rows].split(max(1, BLOCK_NUMBERS // (few * max(self.bonds))))
+                filled[rows] = torch.cat([self._draw(block, generator) for block in blocks])
         return filled
 
-    def _drawn(self, x: Tensor, generator: Generator) -> Tensor:
-        size = self._block(lambda core: len(self.start) * core[0].numel())
-        return torch.cat([self._draw(part, generator) for part in x.split(size)])
-
     def _draw(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draws core by core, given what is known or drawn before it, and known behind it.
+        """Draws part by part, given what is known or drawn before it, and known behind it.
 
-        What is integrated out is drawn too, and left out: amplitudes H (n, s, a) are less than
+        What is integrated out is drawn too, and left out: amplitudes H (n, s, χ) are less than
         matrices ρ = HᵀH.
         """
         x, operators = x.clone(), self.operators(x)
-        H = self.start.expand(len(x), -1, -1)
-        sites = zip(self.cores, self.bases, self.places, strict=True)
-        for (core, module, place), e, after in zip(
-            sites, operators, self.behind(operators), strict=True
-        ):
-            basis, (a, K, b) = cast("ColumnBasis", module), core.shape
-            F = (H.reshape(-1, a) @ core.flatten(1)).view(len(x), -1, K, b)
-            if e is None:
-                moved = F if after is None else F @ after[:, None]
-                state, _ = normalized(
-                    moved.transpose(1, 2).flatten(2) @ F.transpose(1, 2).flatten(2).mT
+        behind, H = self._behind(operators), self.start.expand(len(x), -1, -1)
+        for t, (place, v) in enumerate(zip(self.places, operators, strict=True)):
+            H = H @ self.mixers[t]
+            if v.ndim == 3:
+                basis, V = cast("ColumnBasis", self.bases[t]), self.loadings[t]
+                state = _states(
+                    (H.mT @ H) * behind[t] if len(self.start) > 1 else None, H, behind[t], V
                 )
                 q = torch.rand(len(x), generator=generator, dtype=torch.float64)
                 drawn = basis.quantiles(state, q)
-                e = basis.values(drawn).to(core)
+                v = basis.values(drawn).to(V) @ V.T
                 if place != OUT:
                     x[:, place] = drawn.to(x)
-            H = torch.einsum("nk,nskb->nsb", e, F)
+            H = H * v[:, None]
             H = H / torch.linalg.vector_norm(H, dim=(1, 2), keepdim=True)
         return x
 
-    def behind(self, operators: Sequence[Operator]) -> list[Operator]:
-        """Matrices (n, b, b) of the mass behind each core, None for identities."""
-        found: list[Operator] = [None]
-        for core, operator in zip(list(self.cores)[:0:-1], operators[:0:-1], strict=True):
-            after = found[-1]
-            if operator is not None or after is not None:
-                if after is None:
-                    after = torch.eye(core.shape[2]).to(core)[None]
-                after, _ = normalized(carry(after, core.transpose(0, 2), operator))
-            found.append(after)
+    def _behind(self, operators: Sequence[Operator]) -> list[Tensor]:
+        """Matrices (n, χ, χ) of the mass behind each part, up to factors."""
+        found = [(self.end @ self.end.T)[None]]
+        for W, O in zip(list(self.mixers)[:0:-1], operators[:0:-1], strict=True):
+            found.append(_unit(carry_back(found[-1], W, O))[0])
         return found[::-1]
-
-    def state(self) -> Tensor:
-        """Matrix σ (K, K) of a density m eᵀσe of one part."""
-        core = self.marginal([0]).cores[0].detach()[0]
-        return core @ core.T
 
     def quadrature(
         self, part: int, breaks: Tensor, *, plane: bool = False
@@ -347,61 +367,59 @@ class TensorTrain(PartsDensity):
         return nodes.flatten(), weights.flatten()
 
     def extra_repr(self) -> str:
-        """Show the bonds and the parts of the cores."""
+        """Show the bonds and the numbers of the parts."""
         return f"bonds={self.bonds}, places={self.places}"
 
 
-def frozen(
-    cores: Iterable[Tensor], bases: Iterable[nn.Module], places: Sequence[int], start: Tensor
-) -> TensorTrain:
-    """A train that does not learn."""
-    return TensorTrain(cores, bases, places, start).requires_grad_(False)
+def carry(rho: Tensor, W: Tensor, O: Operator) -> Tensor:
+    """Matrices (n, b, b) that a part makes of those before it, ρ (n, a, a)."""
+    moved = W.T @ rho @ W
+    return moved * O if O.ndim == 3 else moved * O[:, :, None] * O[:, None, :]
 
 
-def carry(rho: Tensor, core: Tensor, operator: Operator) -> Tensor:
-    """The matrices (n, b, b) that a core (a, K, b) makes of matrices ρ (n, a, a)."""
-    if operator is not None and operator.ndim == 2:
-        matrix = torch.tensordot(operator, core, dims=([1], [1]))
-        return matrix.mT @ (rho @ matrix)
-    a, K, b = core.shape
-    moved = (rho.reshape(-1, a) @ core.flatten(1)).view(-1, a, K, b)
-    if operator is not None:
-        moved = torch.einsum("nkl,nalb->nakb", operator, moved)
-    return core.flatten(0, 1).T @ moved.reshape(-1, a * K, b)
+def carry_back(behind: Tensor, W: Tensor, O: Operator) -> Tensor:
+    """Matrices (n, a, a) that a part makes of those behind it (n, b, b)."""
+    return W @ (behind * (O if O.ndim == 3 else O[:, :, None] * O[:, None, :])) @ W.T
 
 
-def normalized(rho: Tensor) -> tuple[Tensor, Tensor]:
+def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: Tensor) -> Tensor:
+    r"""Logarithm (n,) of :math:`\lVert S\, W_1 \operatorname{diag}(v_1) \cdots E \rVert^2`.
+
+    Amplitudes are divided by their norms on the way: products of many parts stay numbers.
+
+    Parameters
+    ----------
+    start : Tensor of shape (s, a)
+    mixers : sequence of Tensors of shape (a, b)
+    v : sequence of Tensors of shape (n, b)
+    end : Tensor of shape (b, r)
+    """
+    H, log_p = (start @ mixers[0]) * v[0][:, None], start.new_zeros(())
+    for k, W in enumerate(mixers[1:], 1):
+        size = H.detach().abs().amax((1, 2)).clamp(min=torch.finfo(H.dtype).tiny)
+        log_p = log_p + 2 * size.log()
+        H = ((H / size[:, None, None]) @ W) * v[k][:, None]
+    return log_p + (H @ end).square().sum((1, 2)).log()
+
+
+def _states(Q: Tensor | None, H: Tensor, behind: Tensor, V: Tensor) -> Tensor:
+    """States σ (n, K, K) of trace one of a part with loadings V (χ, K)."""
+    if Q is None:
+        loaded = H[:, 0, :, None] * V
+        state = loaded.mT @ (behind @ loaded)
+    else:
+        state = V.T @ Q @ V
+    return _unit(state)[0]
+
+
+def _unit(rho: Tensor) -> tuple[Tensor, Tensor]:
     """Matrices (n, a, a) of trace one, and the traces (n,) they had."""
     mass = rho.diagonal(dim1=1, dim2=2).sum(1)
     return rho / mass[:, None, None], mass
 
 
-def log_square(values: Sequence[Tensor], cores: Sequence[Tensor], start: Tensor) -> Tensor:
-    r"""Logarithm (n,) of :math:`\lVert S A_1[e_1] \cdots A_d[e_d] \rVert^2`.
-
-    Vectors are divided by their norms on the way: products of many cores stay numbers.
-
-    Parameters
-    ----------
-    values : sequence of Tensors of shape (n, K)
-        e, of each core.
-    cores : sequence of Tensors of shape (a, K, b)
-    start : Tensor of shape (1, a)
-    """
-    h = start.expand(len(values[0]), -1)
-    log_p = h.new_zeros(len(h))
-    for e, core in zip(values, cores, strict=True):
-        h = (h[:, :, None] * e[:, None, :]).flatten(1) @ core.flatten(0, 1)
-        scale = torch.linalg.vector_norm(h.detach(), dim=1).clamp(min=torch.finfo(h.dtype).tiny)
-        h, log_p = h / scale[:, None], log_p + 2 * scale.log()
-    return log_p + h.square().sum(1).log()
-
-
-def _triangle(matrix: Tensor) -> Tensor:
-    """A matrix R with RᵀR = MᵀM and no more rows than columns."""
-    return matrix if len(matrix) <= matrix.shape[1] else torch.linalg.qr(matrix, mode="r").R
-
-
-def _rows(operators: Sequence[Operator], first: int, size: int) -> list[Operator]:
-    """Some of the rows of operators; those of one row stand for all."""
-    return [o if o is None or len(o) == 1 else o[first : first + size] for o in operators]
+def _factor(matrix: Tensor) -> Tensor:
+    """A matrix F (n, r) with FFᵀ = M, where M (n, n) is positive semidefinite."""
+    lam, U = torch.linalg.eigh(matrix)
+    large = lam > NEGLIGIBLE * lam[-1]
+    return U[:, large] * lam[large].sqrt()
