@@ -140,7 +140,9 @@ def test_filled_rows_follow_the_conditional(mixed: TensorTrain) -> None:
     row = torch.tensor([[NAN, 0.3, NAN]], dtype=torch.float64).expand(600, -1)
     filled = mixed.fill(row, generator(7))
     assert (filled[:, 1] == 0.3).all()
-    other = mixed.condition([1], torch.tensor([0.3], dtype=torch.float64)).sample(600, generator(8))
+    other = mixed.condition([1], torch.tensor([0.3], dtype=torch.float64)).sample(
+        600, generator(8)
+    )
     assert energy_p_value(filled[:, [0, 2]].numpy(), other.numpy(), seed=0) > 0.01
 
 

@@ -14,7 +14,7 @@ from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
-from qaffde.nn import BornMixture, MappedMixture, expand, find_born
+from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 
 
@@ -183,6 +183,10 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
+        if isinstance(density, TableDensity):
+            if method == "mean":
+                return density.fill_expected(rows).numpy()
+            return density.fill(rows, generator).numpy()
         patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
         for number, missing in enumerate(patterns):
             if not missing.any():
@@ -258,7 +262,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_is_fitted(self)
         return find_born(self.density_).spectrum()
 
-    def _mixture(self) -> BornMixture | MappedMixture:
+    def _mixture(self) -> BornMixture | MappedMixture | TableDensity:
         check_is_fitted(self)
         return expand(self.density_)
 
@@ -293,7 +297,9 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    def __init__(self, density: BornMixture | MappedMixture, feature_names: Any = None) -> None:
+    def __init__(
+        self, density: BornMixture | MappedMixture | TableDensity, feature_names: Any = None
+    ) -> None:
         self.density = density
         self.feature_names = feature_names
 
@@ -302,7 +308,7 @@ class DerivedDensity(BornEstimator):
         return self
 
     @property
-    def density_(self) -> BornMixture | MappedMixture:  # type: ignore[override]
+    def density_(self) -> BornMixture | MappedMixture | TableDensity:  # type: ignore[override]
         """The density, a torch module."""
         return self.density
 

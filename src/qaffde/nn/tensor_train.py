@@ -11,9 +11,9 @@ for a row, that allows a larger bond than K free matrices (Loconte et al., "Subt
 models via squaring", 2024, find the same for trees), and K does not enter contractions at all:
 they carry a matrix ρ from part to part,
 
-.. math:: \rho \leftarrow (W^\top \rho\, W) \circ O
+.. math:: \rho \leftarrow (W^\top \rho\, W) \circ Q
 
-where the part puts in for O
+where the part puts in for Q
 
 ====================  =========================================================
 has the value x       :math:`v v^\top` with :math:`v = V e(x)`
@@ -27,6 +27,7 @@ of the parts that are kept becomes S or E, a part at its value a factor of the n
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -46,7 +47,7 @@ NEGLIGIBLE = 1e-15
 """Share of the largest eigenvalue of a matrix that its factor leaves out."""
 
 Operator = Tensor
-"""Vectors v (n, χ) where a part has values, else matrices O (n, χ, χ)."""
+"""Vectors v (n, χ) where a part has values, else matrices Q (n, χ, χ)."""
 
 
 class TensorTrain(PartsDensity):
@@ -116,10 +117,7 @@ class TensorTrain(PartsDensity):
             return noise * torch.randn(shape, generator=generator, dtype=torch.float64)
 
         bonds = [1, *[bond] * len(bases)]
-        mixers = [
-            normal(a, b) / math.sqrt(b) + torch.eye(a, b)
-            for a, b in zip(bonds[:-1], bonds[1:], strict=True)
-        ]
+        mixers = [normal(a, b) / math.sqrt(b) + torch.eye(a, b) for a, b in pairwise(bonds)]
         loadings = [
             normal(bond, basis.n_functions) / (1 + basis.roughness).sqrt() for basis in bases
         ]
@@ -166,8 +164,8 @@ class TensorTrain(PartsDensity):
         """The same density with mass one, and of all that is before a part of size one."""
         start = self.start / torch.linalg.norm(self.start)
         rho, mixers = (start.T @ start)[None], []
-        for W, O in zip(self.mixers, self._free_operators(), strict=True):
-            rho, mass = _unit(carry(rho, W, O))
+        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
+            rho, mass = _unit(carry(rho, W, Q))
             mixers.append(W / mass.sqrt())
         end = self.end / (rho[0] * (self.end @ self.end.T)).sum().sqrt()
         return self._frozen(
@@ -192,6 +190,15 @@ class TensorTrain(PartsDensity):
                 log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
         return log_p
 
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:
+        """Eigenvalues (r,) of the state that is left of the end, falling, of sum one."""
+        rho = (self.start.T @ self.start)[None]
+        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
+            rho, _ = _unit(carry(rho, W, Q))
+        lam = torch.linalg.eigvalsh(self.end.T @ rho[0] @ self.end).flip(0).clamp(min=0)
+        return lam / lam.sum()
+
     def log_mass(self) -> Tensor:
         """Logarithm of the integral of the density; zero once it is normalized."""
         return self.contract(self._free_operators())[0]
@@ -210,11 +217,11 @@ class TensorTrain(PartsDensity):
 
     def contract(self, operators: Sequence[Operator]) -> Tensor:
         """Logarithm (n,) of the integral of ‖Ψ‖² under the operators of each part."""
-        pure = all(O.ndim == 2 for O in operators)
+        pure = all(Q.ndim == 2 for Q in operators)
         rows = min(len(self.start), self.end.shape[1]) if pure else max(self.bonds)
         n, size = max(map(len, operators)), max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
         blocks = [
-            [O[k : k + size] if len(O) > 1 else O for O in operators] for k in range(0, n, size)
+            [Q[k : k + size] if len(Q) > 1 else Q for Q in operators] for k in range(0, n, size)
         ]
         return torch.cat([self._log_square(o) if pure else self._log_trace(o) for o in blocks])
 
@@ -233,8 +240,8 @@ class TensorTrain(PartsDensity):
 
     def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
         rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)
-        for W, O in zip(self.mixers, operators, strict=True):
-            rho, mass = _unit(carry(rho, W, O))
+        for W, Q in zip(self.mixers, operators, strict=True):
+            rho, mass = _unit(carry(rho, W, Q))
             log_p = log_p + mass.log()
         return log_p + ((rho @ self.end) * self.end).sum((1, 2)).log()
 
@@ -277,10 +284,10 @@ class TensorTrain(PartsDensity):
         rest = x[0].isnan().nonzero()[:, 0].tolist()
         sites = [t for t, p in enumerate(self.places) if p == OUT or p in rest]
         mixers, left = [], torch.eye(self.start.shape[1]).to(self.start)
-        for t, O in enumerate(self.operators(x)):
+        for t, Q in enumerate(self.operators(x)):
             left = left @ self.mixers[t]
-            if O.ndim == 2:
-                left = left * O
+            if Q.ndim == 2:
+                left = left * Q
                 left = left / left.abs().max()
             else:
                 mixers.append(left)
@@ -347,8 +354,8 @@ class TensorTrain(PartsDensity):
     def _behind(self, operators: Sequence[Operator]) -> list[Tensor]:
         """Matrices (n, χ, χ) of the mass behind each part, up to factors."""
         found = [(self.end @ self.end.T)[None]]
-        for W, O in zip(list(self.mixers)[:0:-1], operators[:0:-1], strict=True):
-            found.append(_unit(carry_back(found[-1], W, O))[0])
+        for W, Q in zip(list(self.mixers)[:0:-1], operators[:0:-1], strict=True):
+            found.append(_unit(carry_back(found[-1], W, Q))[0])
         return found[::-1]
 
     def quadrature(
@@ -371,15 +378,15 @@ class TensorTrain(PartsDensity):
         return f"bonds={self.bonds}, places={self.places}"
 
 
-def carry(rho: Tensor, W: Tensor, O: Operator) -> Tensor:
+def carry(rho: Tensor, W: Tensor, Q: Operator) -> Tensor:
     """Matrices (n, b, b) that a part makes of those before it, ρ (n, a, a)."""
     moved = W.T @ rho @ W
-    return moved * O if O.ndim == 3 else moved * O[:, :, None] * O[:, None, :]
+    return moved * Q if Q.ndim == 3 else moved * Q[:, :, None] * Q[:, None, :]
 
 
-def carry_back(behind: Tensor, W: Tensor, O: Operator) -> Tensor:
+def carry_back(behind: Tensor, W: Tensor, Q: Operator) -> Tensor:
     """Matrices (n, a, a) that a part makes of those behind it (n, b, b)."""
-    return W @ (behind * (O if O.ndim == 3 else O[:, :, None] * O[:, None, :])) @ W.T
+    return W @ (behind * (Q if Q.ndim == 3 else Q[:, :, None] * Q[:, None, :])) @ W.T
 
 
 def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: Tensor) -> Tensor:
