@@ -188,7 +188,9 @@ def _series(column: Values, library: Any) -> Any:
 
         return nw.from_native(pd.Series(values, name=name).astype(dtype), series_only=True)
     series = nw.new_series(name, values, backend=library)
-    return series.cast(getattr(nw, dtype)) if hasattr(nw, dtype) else series
+    kind: Any = getattr(nw, dtype, None)
+    known = isinstance(kind, type) and issubclass(kind, nw.dtypes.DType)
+    return series.cast(kind) if known else series
 
 
 def _categorical(

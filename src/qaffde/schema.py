@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.frames import Values, is_date, is_gap, make_frame, read_columns, tidy
-from qaffde.kinds import Atom, Category, Integer, Kind, Label, Periodic, Real, as_kind
+from qaffde.kinds import Atom, Category, Integer, Kind, Label, Real, as_kind
 
 Array = NDArray[np.float64]
 
@@ -54,15 +54,13 @@ class Column:
         """Values of shape (n,) as numbers; NaN for gaps."""
         if isinstance(self.kind, Category):
             return self._places(given)
-        numbers = _numbers(self.name, given)
-        self._check(numbers)
-        if isinstance(self.kind, Periodic):
-            return self.kind.start + (numbers - self.kind.start) % self.kind.period
-        return numbers
+        return _numbers(self.name, given)
 
-    def encode_value(self, value: Any) -> float:
-        """One value as a number, as in a condition."""
-        return float(self.encode(Values(self.name, self.dtype, tidy(self.name, [value])))[0])
+    def encode_values(self, values: Any) -> Array:
+        """One value or a list of them, as in a condition, as numbers of the same shape."""
+        given = [values] if np.ndim(values) == 0 else list(values)
+        numbers = self.encode(Values(self.name, self.dtype, tidy(self.name, given)))
+        return numbers.reshape(np.shape(values))
 
     def decode(self, numbers: Array) -> Values:
         """Values in the column's dtype from numbers of shape (n,)."""
@@ -75,8 +73,8 @@ class Column:
         whole = isinstance(self.kind, Integer) or "int" in self.dtype.lower()
         return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
 
-    def _check(self, numbers: Array) -> None:
-        """Reject numbers that the kind does not have."""
+    def check(self, numbers: Array) -> None:
+        """Reject numbers of shape (n,) that the kind does not have; gaps may be."""
         kind = self.kind
         self._refuse(np.isinf(numbers), numbers, "drop the row, or make it a gap (NaN)")
         if isinstance(kind, Integer):
@@ -198,6 +196,11 @@ class Schema:
             )
         pairs = zip(self.columns, given, strict=True)
         return np.stack([column.encode(values) for column, values in pairs], axis=1)
+
+    def check(self, rows: Array) -> None:
+        """Reject numbers of shape (n, d) that their columns cannot have."""
+        for column, values in zip(self.columns, rows.T, strict=True):
+            column.check(values)
 
     def decode(self, X: Array, like: str | None = None) -> Any:
         """Table from numbers of shape (n, d); of another library, where one is named."""

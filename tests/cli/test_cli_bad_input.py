@@ -119,7 +119,6 @@ CALLS = {
         ["plot", "{model}", "--kind", "training", "-o", "{dir}/p.png"],
         "QAFFDE was fitted without training steps",
     ),
-    "truth": (["plot", "{model}", "--kind", "truth", "-o", "{dir}/p.png"], "pass truth"),
     "output is the data": (["fit", "{data}", "-o", "{data}"], "would replace the input"),
     "output links to the data": (["fit", "{data}", "-o", "{dir}/link.csv"], "replace the input"),
     "scores into the data": (["score", "{model}", "{data}", "-o", "{data}"], "replace the input"),
@@ -178,7 +177,6 @@ USAGE = {
     "picture": ["plot", "{model}", "-o", "{dir}/p.gif"],
     "given": ["plot", "{model}", "-o", "{dir}/p.png", "--kind", "slices", "--given", "x"],
     "compare": ["compare", "{data}", "--methods", "svm"],
-    "target": ["demo", "--target", "moons"],
 }
 
 

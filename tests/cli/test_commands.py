@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import qaffde.cli.demo as demo_module
 from qaffde import QAFFDE, QAFFDEOutlierDetector, __version__, cli, load
 from qaffde.cli.app import COMMANDS, app
 from tests.cli.conftest import SMALL
@@ -234,23 +233,6 @@ def test_compare(qaffde, frame, write, tmp_path):
     assert table.out.count("\n") == 5
 
 
-def test_demo(qaffde, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(demo_module, "TEST_ROWS", 100)
-    monkeypatch.setattr(demo_module, "GRID_SIDE", 32)
-    out = tmp_path / "demo.png"
-    options = ["--rows", 200, "--methods", "gmm,kde", "-o", out]
-    done = qaffde("demo", "--target", "binomial", *options, "--json")
-    assert done.code == 0, done.err
-    assert set(done.json["methods"]) == {"truth", "gmm", "kde"}
-    truth, gmm = done.json["methods"]["truth"], done.json["methods"]["gmm"]
-    assert (truth["fit_s"], truth["excess_nll"]) == (None, 0)
-    assert truth["mass"] == pytest.approx(1, abs=0.01)
-    assert gmm["spearman"] > 0.9
-    assert out.read_bytes().startswith(b"\x89PNG")
-    assert "Spearman" in qaffde("demo", *options).out
-
-
 @pytest.mark.parametrize("kind", ["auto", "slices", "spectrum"])
 def test_plot(kind, qaffde, model, frame, write, tmp_path):
     pytest.importorskip("matplotlib")
@@ -270,8 +252,6 @@ def test_plot_options(qaffde, model, tmp_path):
     assert b"<svg" in out.read_bytes()[:600]
     drawn = qaffde("plot", model, "-o", out, "-c", "x", "--json").json
     assert drawn == {"kind": "curve", "columns": ["x"], "picture": str(out)}
-    truth = qaffde("plot", model, "-o", out, "--kind", "truth", "--target", "arc")
-    assert truth.code == 0, truth.err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

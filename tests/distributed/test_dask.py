@@ -212,11 +212,13 @@ def test_what_cannot_be_scored_or_fitted_is_told():
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers of one thread, each a process of its own."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as made:
-        yield made
+    """Two workers of one thread, each a process of its own, forked from one that has torch."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(["qaffde.distributed"])
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as made:
+            yield made
 
 
 def perishable(folder):

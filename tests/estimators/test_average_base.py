@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from experiments.targets import random_gmm
 from qaffde import QAFFDESGD, SelectionPolicy, load
-from qaffde.targets import random_gmm
 
 
 @pytest.fixture(scope="module")

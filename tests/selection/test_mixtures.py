@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch.distributions import MultivariateNormal
 
+from experiments.targets import random_gmm
 from qaffde import SelectionPolicy
 from qaffde.nn import GaussianMeasure
 from qaffde.selection.base_measure import (
@@ -23,7 +24,6 @@ from qaffde.selection.base_measure import (
     fit_mixture,
     last_draw,
 )
-from qaffde.targets import random_gmm
 
 
 def generator(seed=0):

@@ -19,8 +19,7 @@ def plot(
     kind: Annotated[
         str,
         Option(
-            help="auto, curve, contours, surface, pairs, slices, truth, training, spectrum, "
-            "frequencies."
+            help="auto, curve, contours, surface, pairs, slices, training, spectrum, frequencies."
         ),
     ] = "auto",
     data: Annotated[
@@ -30,9 +29,6 @@ def plot(
     given: Annotated[
         list[str] | None,
         Option(help="For slices: COLUMN=VALUE,VALUE,...; repeated for several columns."),
-    ] = None,
-    target: Annotated[
-        str | None, Option(help="For truth: the benchmark density that is known.")
     ] = None,
     dpi: Annotated[int, Option(min=10, max=1200, help="Dots in an inch.")] = 150,
     header: Header = None,
@@ -44,13 +40,10 @@ def plot(
     from qaffde.plot import KINDS, DensityDisplay
     from qaffde.plot.display import natural_kind
     from qaffde.plot.style import import_pyplot
-    from qaffde.targets import TARGETS
 
     check_output(output, model, data or "")
     if kind not in ("auto", *KINDS):
         raise usage(f"unknown kind {kind!r}; choose one of auto, {', '.join(KINDS)}")
-    if target is not None and target not in TARGETS:
-        raise usage(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
     if output.suffix.lower() not in FORMATS:
         raise usage(f"pictures are {', '.join(FORMATS)}; got {output.name!r}")
     pyplot, density = import_pyplot(), load_model(model)
@@ -66,7 +59,6 @@ def plot(
         kind=kind,
         columns=chosen,
         given=values,
-        truth=None if target is None else TARGETS[target],
         random_state=seed,
     )
     with replacing(output) as file:

@@ -183,7 +183,7 @@ def sample(
     -------
     dask array of shape (n_samples, d), or dask data frame
     """
-    import_dask()
+    numbers = import_dask().delayed(_numbers)
     import dask.array as da
 
     shared = _shared(model)
@@ -195,8 +195,12 @@ def sample(
     sizes = da.core.normalize_chunks((chunks, d), shape=(n_samples, d))[0]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(sizes))
     parts = [
-        da.from_delayed(shared.sample(n, random_state=int(seed)), shape=(n, d), dtype=np.float64)
+        da.from_delayed(numbers(shared, n, int(seed)), shape=(n, d), dtype=np.float64)
         for n, seed in zip(sizes, seeds, strict=True)
     ]
     rows = da.concatenate(parts)
     return rows.to_dask_dataframe(columns=names) if as_frame else rows
+
+
+def _numbers(model: Any, n: int, seed: int) -> NDArray[np.float64]:
+    return np.asarray(model.sample(n, random_state=seed), dtype=np.float64)

@@ -99,6 +99,7 @@ class QAFFDE(BornEstimator):
     density_ : qaffde.nn.Density
         The fitted density, a torch module.
     bandwidth_ : ndarray of shape (d,)
+        Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
     rank_, n_fourier_features_ : int
     plan_ : Plan

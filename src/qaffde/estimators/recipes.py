@@ -23,13 +23,14 @@ from qaffde.nn import (
     StandardizedDensity,
     TransformedDensity,
 )
-from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import MAX_COEFFICIENT
+from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
 from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.closed_form import ClassSums, Sums
+from qaffde.training.classes import ClassSums
+from qaffde.training.closed_form import Sums
 
-COLUMNS = ("n_features_in_", "feature_names_in_")
+COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
 CONFIGS: dict[str, type] = {
     "plan": Plan,
     "policy": SelectionPolicy,
@@ -63,11 +64,13 @@ def estimator(
         Of the attributes of a fitted estimator.
     """
     learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
+    if issubclass(kind, DensityEstimator):
+        learned["schema_"] = _schema
 
     def take(model: BaseEstimator) -> dict[str, Any]:
         fields = {"parameters": model.get_params(deep=False)}
         if fitted(model):
-            found = {"feature_names_in_": None, **vars(model)}
+            found = {"feature_names_in_": None, "schema_": None, **vars(model)}
             for name in learned.keys() - found.keys():
                 raise FileError(
                     f"the estimator is only partially fitted ({name} is missing); fit it again"
@@ -79,7 +82,7 @@ def estimator(
         parameters = f.pop("parameters")
         model = kind(**{RENAMED.get((kind, key), key): parameters[key] for key in parameters})
         if f:
-            f.require_all(learned)
+            f.require_all(learned.keys() - {"schema_"})
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -113,6 +116,7 @@ def _prior(f: Fields, name: str, value: Any) -> None:
 
 
 _names = optional(array("d", kinds="OU"))
+_schema = optional(item(Schema, d="d"))
 _history = check.items(item(History))
 
 
@@ -176,7 +180,7 @@ ESTIMATORS = {
         class_prior_=_prior,
         plan_=_plan("classifier"),
         sums_=optional(item(ClassSums, C="C", D="D")),
-        _density=optional(item(ClassDensity, C="C", d="d")),
+        _density=optional(item(StandardizedDensity, C="C", d="d")),
         history_=_history,
     ),
     "QAFFDEOutlierDetector": estimator(
@@ -194,7 +198,13 @@ ESTIMATORS = {
         amplitudes_=array("m"),
     ),
     "DerivedDensity": Recipe(
-        DerivedDensity, density=item(BornMixture | MappedMixture, d="d"), feature_names=_names
+        DerivedDensity,
+        None,
+        None,
+        ("density", "feature_names"),
+        density=item(BornMixture | MappedMixture, d="d"),
+        feature_names=_names,
+        schema=_schema,
     ),
 }
 """Estimators that a file may hold."""

@@ -114,13 +114,13 @@ class FormulaDensity(Density):
         """
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (...) at points of shape (..., d)."""
+        """Log-density of shape (...), of C classes (..., C), at points of shape (..., d)."""
         if torch.compiler.is_compiling() or self.learns():
             formula = self.formula()
         else:
             formula = self.derived("formula", self.formula)
         log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
-        return log_p.reshape(x.shape[:-1])
+        return log_p.reshape(*x.shape[:-1], *log_p.shape[1:])
 
 
 def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:

@@ -16,8 +16,8 @@ from torch import Generator, Tensor, nn
 from qaffde.nn.base import Density
 from qaffde.nn.calculus.integrals import legendre
 
-WINDINGS = 6
-"""Of a wrapped normal law to either side: `MAX_DEVIATION` reaches no further."""
+REACH = 8.5
+"""Deviations beyond which a normal law adds nothing."""
 MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
 CIRCLE_PANELS = 128
@@ -222,20 +222,28 @@ class CircleFactor(Factor):
         """A circle."""
         return CIRCLE
 
-    def windings(self, x: Tensor) -> Tensor:
-        """Differences (J, n, K) of x (n,) and the means, in deviations, on all windings."""
-        turns = torch.arange(-WINDINGS, WINDINGS + 1, dtype=torch.float64)
-        return (x[:, None] + turns[:, None, None] - self.mean % 1) / self.deviation
+    def _windings(self, away: int = 0) -> range:
+        """Turns that matter for values up to so many turns further away than half of one."""
+        most = math.ceil(0.5 + REACH * float(self.deviation.max())) + away
+        return range(-most, most + 1)
 
     def log_values(self, x: Tensor) -> Tensor:
         """Logarithm of the sum over windings."""
-        total = (-0.5 * self.windings(x).square()).logsumexp(0)
+        away = x[:, None] - self.mean
+        away = away - away.round()
+        total = torch.full_like(away, -torch.inf)
+        for turn in self._windings():
+            total = torch.logaddexp(total, -0.5 * ((away + turn) / self.deviation).square())
         return total - (self.deviation * math.sqrt(2 * math.pi)).log()
 
     def masses(self, region: Tensor) -> Tensor:
         """Sums of normal probabilities."""
-        low, high = (torch.special.ndtr(self.windings(end)) for end in region.T)
-        return (high - low).sum(0)
+        low, high = (end[:, None] - self.mean % 1 for end in region.T)
+        total = torch.zeros_like(low)
+        for turn in self._windings(away=2):
+            total += torch.special.ndtr((high + turn) / self.deviation)
+            total -= torch.special.ndtr((low + turn) / self.deviation)
+        return total
 
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Normal draws, wrapped."""

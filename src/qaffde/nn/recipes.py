@@ -19,7 +19,6 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.class_density import ClassBorn, ClassDensity, Projection
 
 MAX_FREQUENCY = 1e7
 """A density of one column is a series of about as many terms."""
@@ -117,26 +116,57 @@ def _factor(f: Fields, name: str, F: Any) -> None:
     f.require(fits, name, "is zero or beyond measure")
 
 
-def _projection(f: Fields) -> Projection:
-    if f["axes"] is None:
-        f.agree("scale", "d", f.sizes["q"])
-        f.require(f["noise"] is None, "noise", "is of no direction")
-    return Projection(**f)
+def _standardized(f: Fields) -> nn.StandardizedDensity:
+    check_axes(f, "scale", f.get("axes"), f.get("noise"))
+    return nn.StandardizedDensity(**f)
 
 
-def _class_born(f: Fields) -> ClassBorn:
-    charge_gram(f)
-    born = ClassBorn(**f)
-    born.factor = torch.nn.Parameter(f["factor"])  # to the last digit
-    return born
+def check_axes(f: Fields, name: str, axes: Any, noise: Any) -> None:
+    """Complain about units (q,) of d columns unless axes lead from one to the other."""
+    if axes is None:
+        f.agree(name, "d", f.sizes["q"])
+        f.require(noise is None, "noise", "is of no direction")
+
+
+def _factors(f: Fields, name: str, factor: Any) -> None:
+    """Factor of a density matrix, or of those of classes."""
+    is_batch = isinstance(factor, Tensor) and factor.ndim > 2
+    _limited(*("C" if is_batch else ""), "r", "D")(f, name, factor)
+
+
+def _old_classes(f: Fields) -> nn.DefensiveDensity:
+    """Densities of classes as format 2 first had them."""
+    epsilon, measure, born = f.pop("epsilon"), f["measure"], _born(f)
+    return nn.DefensiveDensity(born, epsilon, measure.means[0], measure.covariances[0])
 
 
 _limited = partial(reals, most=MAX_COEFFICIENT)
 _features = item(nn.FourierFeatures, d="d", D="D")
 _measure = item(nn.BaseMeasure, d="d")
-_units = {"location": reals("d"), "scale": positive("d")}
+_units = {
+    "location": reals("d"),
+    "scale": positive("q"),
+    "axes": optional(reals("d", "q")),
+    "noise": optional(positive()),
+}
 
 RECIPES |= {
+    # Read, but no longer written.
+    "Projection": Recipe(Fields, lambda f: f, **_units),
+    "ClassBorn": Recipe(
+        nn.DefensiveDensity,
+        _old_classes,
+        features=_features,
+        measure=item(nn.GaussianMeasure, d="d"),
+        factor=_factors,
+        epsilon=number(0, 1),
+    ),
+    "ClassDensity": Recipe(
+        nn.StandardizedDensity,
+        lambda f: nn.StandardizedDensity(f["born"], **f["coder"]),
+        coder=item(Fields, d="d", q="q"),
+        born=item(nn.DefensiveDensity, q="d", C="C"),
+    ),
     "FourierLayer": Recipe(
         nn.FourierFeatures, W=_limited("D", "d"), b=_limited("D"), a=_limited("D")
     ),
@@ -150,18 +180,23 @@ RECIPES |= {
     ),
     "KernelMeasure": Recipe(nn.KernelMeasure, bandwidth=positive("d")),
     "BornDensity": Recipe(
-        nn.BornDensity, _born, features=_features, measure=_measure, factor=_limited("r", "D")
+        nn.BornDensity, _born, features=_features, measure=_measure, factor=_factors
     ),
     "DefensiveDensity": Recipe(
         nn.DefensiveDensity,
         _defensive,
-        density=item(nn.BornDensity, d="d"),
+        density=item(nn.BornDensity, d="d", C="C"),
         epsilon=number(0, 1),
         mean=reals("d"),
         cholesky=check.cholesky("d", "d"),
     ),
     "StandardizedDensity": Recipe(
-        nn.StandardizedDensity, density=item(nn.BornDensity | nn.DefensiveDensity, d="d"), **_units
+        nn.StandardizedDensity,
+        _standardized,
+        None,
+        ("density", "location", "scale"),
+        density=item(nn.BornDensity | nn.DefensiveDensity, q="d", C="C"),
+        **_units,
     ),
     "ColumnMap": Recipe(
         nn.ColumnMap,
@@ -216,27 +251,6 @@ RECIPES |= {
         source=item(Coefficients, H="H"),
         law=item(Law),
         W=reals("H", "k"),
-    ),
-    "Projection": Recipe(
-        Projection,
-        _projection,
-        location=reals("d"),
-        scale=positive("q"),
-        axes=optional(reals("d", "q")),
-        noise=optional(positive()),
-    ),
-    "ClassBorn": Recipe(
-        ClassBorn,
-        _class_born,
-        features=_features,
-        measure=item(nn.GaussianMeasure, d="d"),
-        factor=_limited("C", "r", "D"),
-        epsilon=number(0, 1),
-    ),
-    "ClassDensity": Recipe(
-        ClassDensity,
-        coder=item(Projection, d="d", q="q"),
-        born=item(ClassBorn, q="d", C="C"),
     ),
     "UniformLaw": Recipe(UniformLaw),
     "NormalLaw": Recipe(NormalLaw),

@@ -50,7 +50,6 @@ class Wishes:
 
     columns: Iterable[Column] | None = None
     given: Mapping[Column, Any] | None = None
-    truth: Any = None
     masses: tuple[float, ...] = (0.5, 0.9)
     n_points: int | None = None
     random_state: int = 0

@@ -1,6 +1,6 @@
 """Data → plan → model: summarize rows, select a plan, solve for a density."""
 
-from qaffde.selection.classes import ClassSpec, select_classes
+from qaffde.selection.classes import summarize_classes
 from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
@@ -8,7 +8,6 @@ from qaffde.selection.solver import solve
 from qaffde.selection.summary import Moments, Source, Summary, summarize
 
 __all__ = [
-    "ClassSpec",
     "ModelSpec",
     "Moments",
     "Plan",
@@ -17,7 +16,7 @@ __all__ = [
     "Summary",
     "Trial",
     "select",
-    "select_classes",
     "solve",
     "summarize",
+    "summarize_classes",
 ]

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from qaffde import functional as QF
 from qaffde.nn import (
     BaseMeasure,
+    BornDensity,
     ColumnMaps,
     DefensiveDensity,
     Density,
     FourierFeatures,
+    GaussianMeasure,
     MappedDensity,
     StandardizedDensity,
 )
-from qaffde.nn.class_density import Projection
 from qaffde.parameters import (
     ComputeConfig,
     check_choice,
@@ -31,23 +32,32 @@ from qaffde.parameters import (
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Part
+from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums, LabeledRows
 from qaffde.training.closed_form import READINGS, Sums
 
-METHODS = ("closed_form", "likelihood")
+CLASSIFIER = "classifier"
+METHODS = ("closed_form", "likelihood", CLASSIFIER)
+CLASS_MEASUREMENTS = ("auto", "generative", *MEASUREMENTS, "gradient")
 BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
 TRANSFORMATIONS = ("auto", "normal")
 FEATURES = ("auto", *QF.FREQUENCIES, "adaptive")
+BLOCK = 8192
+"""Labeled rows that are put into units at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Specification of a density; parameters as in :class:`qaffde.QAFFDE` and `QAFFDESGD`.
+    """Specification of a density, or of those of classes; parameters as in the estimators.
 
     Parameters
     ----------
-    method : {"closed_form", "likelihood"}, default="closed_form"
+    method : {"closed_form", "likelihood", "classifier"}, default="closed_form"
+        Of :class:`qaffde.QAFFDE`, `QAFFDESGD` or `QAFFDEClassifier`.
     n_features, bandwidth, rank, features, base_measure, bounds, transformation, measurement, ridge
-        As in the estimators.
+        As in the estimators. The `measurement` of a classifier is called `method` there; its base
+        measure is "gaussian", without bounds and transformation.
+    n_components : int, "auto" or None, default="auto"
+        Principal components of a classifier.
     open_ended : bool, default=False
         Whether rows are still to come. Then "auto" takes a plan that holds any later row: the
         mixture base, frequencies without a period, and as many features as a large fit has.
@@ -69,16 +79,21 @@ class ModelSpec:
     transformation: str | None = "auto"
     measurement: str = "square_root"
     ridge: float | str = "auto"
+    n_components: int | str | None = "auto"
     open_ended: bool = False
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
+        classes = self.method == CLASSIFIER
         check_count("n_features", self.n_features, auto=True, minimum=2)
         check_rank(self.rank)
-        check_choice("features", self.features, FEATURES)
+        kinds = (kind for kind in FEATURES if not (classes and kind == "lattice"))
+        check_choice("features", self.features, kinds)
         check_base_measure(self.base_measure, BASE_MEASURES)
-        check_choice("measurement", self.measurement, READINGS)
+        check_choice("measurement", self.measurement, CLASS_MEASUREMENTS if classes else READINGS)
         check_share("ridge", self.ridge, auto=True)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, auto=True)
         if self.transformation is not None:
             check_choice("transformation", self.transformation, TRANSFORMATIONS)
         boxed = self.base_measure in ("auto", "box")
@@ -129,7 +144,7 @@ class ModelSpec:
         """Kind of frequencies for d columns."""
         if self.features not in ("auto", "adaptive"):
             return self.features
-        if self.features == "auto" and d <= 2:
+        if self.features == "auto" and d <= 2 and self.method != CLASSIFIER:
             return "lattice"
         return "sobol" if d <= 6 else "orthogonal"
 
@@ -330,11 +345,6 @@ class Plan:
         """Kind of the base measure."""
         return self.base.partition(" ")[0]
 
-    @property
-    def projection(self) -> Projection:
-        """Map of a classifier from rows to z."""
-        return Projection(self.location, self.scale, self.axes, self.noise)
-
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
 
@@ -350,7 +360,8 @@ class Plan:
             If a row lies beyond the reach: the density could not show it where it is.
         """
         centered = self._mapped(X, number) - self.location
-        Z = (centered if self.axes is None else centered @ self.axes) / self.scale
+        Z = centered / (self.scale if self.axes is None else self.scale[0])
+        Z = Z if self.axes is None else Z @ self.axes
         outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
@@ -403,8 +414,25 @@ class Plan:
         rows, weight, number = part
         return Sums.of(self.features, self.standardize(rows, number), weight, compute)
 
-    def read(self, sums: Sums) -> MappedDensity | StandardizedDensity:
-        """Density that a closed form reads from its sums."""
+    def class_sums(self, rows: LabeledRows) -> ClassSums:
+        """Sufficient statistics of labeled rows, for a closed form."""
+        return ClassSums.of(self.features, self.projected(rows))
+
+    def projected(self, rows: LabeledRows) -> LabeledRows:
+        """Labeled rows in the units of the plan, without a second copy in double precision.
+
+        All values beyond some size are as far: the cosine of infinity is not a number.
+        """
+        far = torch.finfo(torch.float64).max ** 0.25
+        blocks = (self.standardize(x.double()) for x in rows.X.split(BLOCK))
+        return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
+
+    def read(self, sums: Sums | ClassSums) -> MappedDensity | StandardizedDensity:
+        """Density, or those of classes, that a closed form reads from its sums."""
+        if isinstance(sums, ClassSums):
+            reader = ClassReader(sums, self.measure.gram(self.features), self.tolerance)
+            factor = reader.factor(self.measurement, self.ridge, self.rank)
+            return self.complete(BornDensity(self.features, factor, self.measure))
         born = READINGS[self.measurement](
             self.features,
             sums.rho / sums.weight,
@@ -415,7 +443,7 @@ class Plan:
         )
         return self.complete(born, sums.count)
 
-    def complete(self, born: Density, count: float) -> MappedDensity | StandardizedDensity:
+    def complete(self, born: Density, count: float = 1.0) -> MappedDensity | StandardizedDensity:
         """Density of rows: background, units and maps around a Born density of z.
 
         Parameters
@@ -423,15 +451,21 @@ class Plan:
         born : Density
             Of z.
         count : float
-            Effective number of rows, for the weight of the background.
+            Effective number of rows, for the weight of the background; classes do without.
         """
-        density = in_data_units(self.defended(born, count), self.location, self.scale)
+        units = self.location, self.scale, self.axes, self.noise
+        density = StandardizedDensity(self.defended(born, count), *units)
+        density.requires_grad_(False).eval()
         if self.maps is None:
             return density
         return MappedDensity(density, self.maps).requires_grad_(False).eval()
 
     def defended(self, born: Density, count: float) -> Density:
-        """The density of z with its background, if it has one."""
+        """The density of z with its background, if it has one; of classes, the base measure."""
+        if self.method == CLASSIFIER:
+            assert isinstance(self.measure, GaussianMeasure)
+            background = self.measure.means[0], self.measure.covariances[0]
+            return DefensiveDensity(born, float(self.background), *background)
         if self.base_measure == "kernel" or self.background == 0:
             return born
         zero = torch.zeros(self.n_dims, dtype=torch.float64)
@@ -492,11 +526,6 @@ def check_plan(plan: object, method: str, d: int) -> Plan:
 def background_weight(background: float | str, count: float) -> float:
     """Weight of the background, 1/(n + 1) if "auto"."""
     return 1 / (count + 1) if background == "auto" else float(background)
-
-
-def in_data_units(density: Density, location: Tensor, scale: Tensor) -> StandardizedDensity:
-    """The density of rows in their own units, frozen."""
-    return StandardizedDensity(density, location, scale).requires_grad_(False).eval()
 
 
 def _same_state(first: nn.Module, second: nn.Module) -> bool:

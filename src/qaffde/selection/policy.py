@@ -106,6 +106,12 @@ class SelectionPolicy:
         must raise the held-out likelihood.
     map_trial_rows, map_trial_features : int, default=10_000, 250
         Rows and features of the two short searches that compare columns with and without maps.
+    table_iterations, max_codes : int, default=100, 2000
+        Of a table of mixed columns: iterations of expectation–maximization, and the most values
+        of an integer column.
+    code_strengths, code_widths : tuple of float
+        Rows that the masses of codes over all components are worth in each one, and widths of the
+        kernel that smooths integers, in Silverman's bandwidths.
     kde_rows : int, default=5000
         Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
 
@@ -198,6 +204,10 @@ class SelectionPolicy:
     map_errors: float = 2.0
     map_trial_rows: int = 10_000
     map_trial_features: int = 250
+    table_iterations: int = 100
+    max_codes: int = 2000
+    code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
+    code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
     kde_rows: int = 5000
 
     class_rows: int = 4000

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures, KernelMeasure
+from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
 from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct, within_scale
@@ -45,7 +45,7 @@ from qaffde.training.run import Run
 
 
 class Method(ABC):
-    """A way to find a density: closed form or maximum likelihood.
+    """A way to find a density, or those of classes.
 
     Parameters
     ----------
@@ -61,6 +61,8 @@ class Method(ABC):
     """
 
     usual_tolerance: float
+    rules: tuple[str, ...] = RULES
+    """Names of bandwidths."""
 
     def __init__(
         self, spec: ModelSpec, policy: SelectionPolicy, compute: ComputeConfig, seed: int
@@ -87,12 +89,37 @@ class Method(ABC):
         """Bandwidth of the frequencies, of shape (d,)."""
 
     @abstractmethod
-    def measurement(self, measure: BaseMeasure) -> str:
+    def measurement(self, choice: Choice) -> str:
         """How the density matrix is found."""
 
     @abstractmethod
-    def rank(self, d: int) -> int | float | str:
-        """Rank of the density matrix of d columns."""
+    def rank(self, choice: Choice) -> int | float | str:
+        """Rank of the density matrix."""
+
+    @property
+    def search_policy(self) -> SelectionPolicy:
+        """Constants of the search."""
+        return self.policy
+
+    def frame(
+        self, summary: Summary, maps: ColumnMaps | None, names: Sequence[str] | None
+    ) -> "Frame":
+        """Units of the rows, and the rows in these units."""
+        return Frame.of(summary, self.spec, maps, self.policy, names)
+
+    def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
+        """The candidate chosen, as it is for all rows."""
+        ridge = None if chosen.ridge is None else chosen.ridge / z.moments.count
+        return replace(chosen, n_features=0, ridge=ridge)
+
+    def background(self, choice: Choice, frame: "Frame") -> float | str:
+        """Weight of the background."""
+        is_closed = frame.is_closed and choice.base.kind == "box"
+        return 0.0 if is_closed else self.policy.background
+
+    def log_units(self, frame: "Frame", search: Search, rows: int) -> float:
+        """What the units of the plan add to the mean held-out score of so many rows."""
+        return frame.log_units(search, rows)
 
     def generator(self) -> Generator:
         """A new generator, always from the same seed."""
@@ -189,7 +216,7 @@ class ClosedForm(Method):
         Z, weight = split.train, split.train_weight
         ends = torch.stack([Z.amin(0), Z.amax(0)])
         features = self.draw_features(choice, measure, ends, len(Z), self.generator())
-        rho, how = density_matrix(features, row_batches(Z, weight)), self.measurement(measure)
+        rho, how = density_matrix(features, row_batches(Z, weight)), self.measurement(choice)
         if self.spec.rank == "auto" and how == "square_root":
             square = square_root_values(features, rho, measure, split.valid, self.tolerance)
         else:
@@ -204,7 +231,9 @@ class ClosedForm(Method):
         Columns keep the ratio of their standard deviations within a component of the mixture:
         that is where the density bends, while the deviation over all data also counts how far
         apart its parts are. A box resolves edges, and else takes more features than a mixture:
-        only where it comes near a mixture with as many of them is it tried with more.
+        only where it comes near a mixture with as many of them is it tried with more. On rows
+        that one Gaussian describes all bandwidths are alike, and the widest is taken: it leaves
+        the Gaussian nearly as it is, and later rows can still change it.
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
@@ -222,7 +251,11 @@ class ClosedForm(Method):
             if more.n_features > D and self._is_near(search, choice, choices):
                 choices.insert(0, moves[0](more, -1) if moves else more)
             start = start if h is not None else start * policy.box_start
-        return search.highest(choices, rows)
+        best = search.highest(choices, rows)
+        if h is not None or offered[-1].name != "gaussian" or search.is_late(rows):
+            return best
+        widest = policy.closed_form_start * policy.rough_step**policy.max_steps * scale
+        return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def _is_near(self, search: Search, choice: Choice, rivals: list[Choice]) -> bool:
         """Whether more features may bring a choice to its rivals."""
@@ -241,13 +274,21 @@ class ClosedForm(Method):
 
     def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
         """Bandwidth of the frequencies: the reading may resolve a finer kernel than they do."""
-        return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(measure)]
+        return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(choice)]
 
-    def measurement(self, measure: BaseMeasure) -> str:
+    def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
+        """The same kernel, which narrows as rows become many."""
+        choice = super().settled(chosen, search, z, given)
+        if given is not None:
+            return choice
+        factor = z.shrinkage * (search.shrinkage if self.spec.bandwidth == "auto" else 1.0)
+        return replace(choice, bandwidth=choice.bandwidth * factor)
+
+    def measurement(self, choice: Choice) -> str:
         """How ρ is read; the "kernel" form is always "direct"."""
-        return "direct" if isinstance(measure, KernelMeasure) else self.spec.measurement
+        return "direct" if choice.base.kind == "kernel" else self.spec.measurement
 
-    def rank(self, d: int) -> int | float | str:
+    def rank(self, choice: Choice) -> int | float | str:
         """Rank as it was given: "auto" depends on the spectrum of ρ."""
         return self.spec.rank
 
@@ -261,15 +302,14 @@ class Likelihood(Method):
         """Held-out log-densities after a short training with frozen features."""
         if choice.bare:
             return self.log_held_out(torch.zeros(()), measure, split)
-        n, d = split.train.shape
-        generator, policy = self.generator(), self.policy
+        n, generator, policy = len(split.train), self.generator(), self.policy
         ends = torch.stack([split.train.amin(0), split.train.amax(0)])
         features = self.draw_features(choice, measure, ends, n, generator)
         ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
         E = space.coordinates(split.train)
         weight = split.train_weight / split.train_weight.mean()
-        start = space.start_from(E, weight, space.resolve_rank(self.rank(d)))
+        start = space.start_from(E, weight, space.resolve_rank(self.rank(choice)))
         state = approximate_state(start, E, weight, policy.judge_iterations)
         log_square = space.log_square(state, space.coordinates(split.valid)).cpu()
         return self.log_held_out(log_square, measure, split)
@@ -355,15 +395,15 @@ class Likelihood(Method):
         """Bandwidth of the frequencies."""
         return choice.bandwidth
 
-    def measurement(self, measure: BaseMeasure) -> str:
+    def measurement(self, choice: Choice) -> str:
         """Nothing is read: the density matrix is found."""
         return "likelihood"
 
-    def rank(self, d: int) -> int | float | str:
+    def rank(self, choice: Choice) -> int | float | str:
         """Rank, by the number of columns where it is "auto"."""
         if self.spec.rank != "auto":
             return self.spec.rank
-        policy = self.policy
+        policy, d = self.policy, len(choice.bandwidth)
         return policy.rank if d <= policy.max_box_columns else policy.many_columns_rank
 
 
@@ -385,7 +425,7 @@ def select(
     Parameters
     ----------
     summary : Summary
-        Of the rows, as :func:`summarize` makes it.
+        Of the rows, as :func:`summarize` makes it; of a classifier, with labels.
     spec : ModelSpec, optional
         Parameters that are fixed; all others are chosen.
     policy : SelectionPolicy, optional
@@ -420,55 +460,54 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
-    h = check_bandwidth(spec.bandwidth, d, RULES)
-    if not spec.is_given:  # refuses what no map would mend
-        robust_units(summary, names, h if spec.base_measure == "kernel" else None)
     maps: ColumnMaps | None = None
     rehearsed: tuple[Trial, ...] = ()
     if spec.may_map(d, policy):
+        if not spec.is_given:
+            robust_units(summary, names)  # refuses what no map would mend
         deadline = math.inf if run is None else run.deadline(policy.search_share / 2)
         rehearse = Rehearsal(summary, spec, policy.for_maps(), compute, seed, names, deadline)
         maps, rehearsed = choose_maps(summary, spec, policy, rehearse), rehearse.trials
-    frame = Frame.of(summary, spec, maps, policy, names)
-    z, location, scale = frame.summary, frame.location, frame.scale
-
     method = METHODS[spec.method](spec, policy, compute, seed)
+    frame = method.frame(summary, maps, names)
+    z, scale = frame.summary, frame.scale
     search = Search(
         z.rows,
         z.weight,
         method.scores,
-        policy=policy,
+        policy=method.search_policy,
         seed=seed,
-        **search_context(run, policy, spec, (z.rows, z.weight), seed),
+        labels=z.labels,
+        **search_context(run, policy, spec, z, seed),
     )
+    h = check_bandwidth(spec.bandwidth, len(scale), method.rules)
     given = relative_bandwidth(h, scale)
     chosen = _choose(search, method, z, given, frame.box)
     warn_if_late(search)
-    choice = replace(chosen, n_features=0)
-    if given is None and spec.method == "closed_form":  # kernels narrow as rows become many
-        factor = z.shrinkage * (search.shrinkage if spec.bandwidth == "auto" else 1.0)
-        choice = replace(choice, bandwidth=chosen.bandwidth * factor)
+    choice = method.settled(chosen, search, z, given)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
     return Plan(
         method=spec.method,
-        location=location,
+        location=frame.location,
         scale=scale,
         bandwidth=choice.bandwidth,
         base=str(choice.base) + (" alone" if choice.bare else ""),
         measure=measure,
         features=method.features(choice, measure, z, size),
         reach=method.reach(choice, measure, z.moments.ends),
-        measurement=method.measurement(measure),
-        rank=method.rank(d),
-        ridge=0.0 if choice.ridge is None else choice.ridge / z.moments.count,
+        measurement=method.measurement(choice),
+        rank=method.rank(choice),
+        ridge=choice.ridge or 0.0,
         min_trace=policy.min_trace,
-        background=0.0 if frame.is_closed and choice.base.kind == "box" else policy.background,
+        background=method.background(choice, frame),
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
         trials=rehearsed
-        + search.trials(chosen, scale, lambda rows: frame.log_units(search, rows)),
+        + search.trials(chosen, scale, lambda rows: method.log_units(frame, search, rows)),
+        axes=frame.axes,
+        noise=frame.noise,
         maps=maps,
     )
 
@@ -483,15 +522,19 @@ class Frame:
     location, scale : Tensors of shape (d,)
     summary : Summary
         Of z = (g(x) − location) / scale.
-    box : Tensor of shape (2, d), or None
+    box : Tensor of shape (2, d), optional
         Known ends of a box, in those units; NaN where they come from the data.
+    axes, noise : Tensors of shapes (d, q), (), optional
+        Principal axes, which z are coordinates along, and the variance in other directions.
     """
 
     maps: ColumnMaps | None
     location: Tensor
     scale: Tensor
     summary: Summary
-    box: Tensor | None
+    box: Tensor | None = None
+    axes: Tensor | None = None
+    noise: Tensor | None = None
 
     @classmethod
     def of(
@@ -616,12 +659,13 @@ def warn_if_late(search: Search) -> None:
 
 
 def search_context(
-    run: Run | None, policy: SelectionPolicy, spec: object, rows: tuple[Tensor, ...], seed: int
+    run: Run | None, policy: SelectionPolicy, spec: object, z: Summary, seed: int
 ) -> dict[str, Any]:
     """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
     if run is None:
         return {}
     file, known = run.file("search"), {}
+    rows = z.rows, z.weight, z.labels
     identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
     if file is not None and (saved := file.load(identity)) is not None:
         with file.restoring():

@@ -129,6 +129,8 @@ class Summary:
         The sample, in the order of the rows.
     max_rows : int
         Largest size of the sample.
+    labels : Tensor of shape (m,), optional
+        Numbers of the classes of the sample.
 
     Examples
     --------
@@ -144,21 +146,31 @@ class Summary:
     weight: Tensor
     keys: Tensor
     max_rows: int = SAMPLE_ROWS
+    labels: Tensor | None = None
 
     @classmethod
-    def of(cls, rows: Tensor, weight: Tensor, seed: int, max_rows: int = SAMPLE_ROWS) -> "Summary":
+    def of(
+        cls,
+        rows: Tensor,
+        weight: Tensor,
+        seed: int,
+        max_rows: int = SAMPLE_ROWS,
+        labels: Tensor | None = None,
+    ) -> "Summary":
         """Summary of one part: rows of shape (n, d) with positive weights of shape (n,)."""
         content = int.from_bytes(blake2b(rows.numpy().tobytes(), digest_size=8).digest())
         keys = torch.from_numpy(np.random.default_rng([seed, content]).random(len(rows)))
-        return cls(Moments.of(rows, weight), rows, weight, keys, max_rows)._thinned()
+        return cls(Moments.of(rows, weight), rows, weight, keys, max_rows, labels)._thinned()
 
     def __add__(self, other: "Summary") -> "Summary":
+        known = self.labels is not None and other.labels is not None
         return Summary(
             self.moments + other.moments,
             torch.cat([self.rows, other.rows]),
             torch.cat([self.weight, other.weight]),
             torch.cat([self.keys, other.keys]),
             self.max_rows,
+            torch.cat([self.labels, other.labels]) if known else None,  # type: ignore[list-item]
         )._thinned()
 
     @property
@@ -185,7 +197,11 @@ class Summary:
 
     def _subset(self, chosen: Tensor) -> "Summary":
         return replace(
-            self, rows=self.rows[chosen], weight=self.weight[chosen], keys=self.keys[chosen]
+            self,
+            rows=self.rows[chosen],
+            weight=self.weight[chosen],
+            keys=self.keys[chosen],
+            labels=None if self.labels is None else self.labels[chosen],
         )
 
 

@@ -105,8 +105,9 @@ class TableChunks(Chunks):
     def _values(self, *others: int) -> Iterator[tuple[Any, Array]]:
         numbers = self.columns + self.weights
         columns = sorted({*numbers, *others})
+        place = {column: k for k, column in enumerate(columns)}
         for batch in self.table.read(columns, set(numbers)):
-            yield batch, matrix(batch.select([columns.index(j) for j in numbers]))
+            yield batch, matrix(batch.select([place[j] for j in numbers]))
 
     def _check(self, values: Array, gaps: NDArray[np.bool_]) -> None:
         first, d, label = self.n_read, self.n_columns, self.table.label
