@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.selector import select
     from qaffde.selection.solver import solve
-    from qaffde.training import ComputeConfig, TrainConfig, TrainingConfig
+    from qaffde.training import ComputeConfig, TensorTrainConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
@@ -38,7 +38,7 @@ __all__ = [
     "QAFFDETensorTrain",
     "Real",
     "SelectionPolicy",
-    "TrainConfig",
+    "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
     "load",

@@ -12,6 +12,7 @@ from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.files import fields as check
 from qaffde.files.fields import Check, Fields, array, item, optional
 from qaffde.files.format import UNKNOWN, FileError, quoted
@@ -21,21 +22,22 @@ from qaffde.nn import (
     MappedDensity,
     MappedMixture,
     StandardizedDensity,
+    TableDensity,
     TransformedDensity,
 )
 from qaffde.nn.recipes import MAX_COEFFICIENT
 from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
-from qaffde.training import ComputeConfig, History, TrainingConfig
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import ClassSums
 from qaffde.training.closed_form import Sums
 
 COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
-CONFIGS: dict[str, type] = {
+CONFIGS: dict[str, Any] = {
     "plan": Plan,
     "policy": SelectionPolicy,
     "compute": ComputeConfig,
-    "training": TrainingConfig,
+    "training": TensorTrainConfig | TrainingConfig,
 }
 """Parameters that are objects, or None."""
 
@@ -173,6 +175,13 @@ ESTIMATORS = {
         n_fourier_features_=check.whole(),
         history_=_history,
     ),
+    "QAFFDETensorTrain": estimator(
+        QAFFDETensorTrain,
+        density_=item(TableDensity, d="d"),
+        bond_=check.whole(),
+        rank_=check.whole(),
+        history_=item(History),
+    ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,
         _restore_classifier,
@@ -202,7 +211,7 @@ ESTIMATORS = {
         None,
         None,
         ("density", "feature_names"),
-        density=item(BornMixture | MappedMixture, d="d"),
+        density=item(BornMixture | MappedMixture | TableDensity, d="d"),
         feature_names=_names,
         schema=_schema,
     ),

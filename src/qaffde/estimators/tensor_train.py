@@ -1,18 +1,20 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
+import math
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 from warnings import warn
 
 import torch
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from qaffde.estimators.base import all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.nn import RealColumn, TableDensity, TensorTrain
+from qaffde.kinds import Kind, Real
+from qaffde.nn import AtomColumn, ColumnMap, RealColumn, TableColumn, TableDensity
 from qaffde.parameters import (
     check_count,
     check_inside,
@@ -22,12 +24,12 @@ from qaffde.parameters import (
     read_bounds,
 )
 from qaffde.selection import SelectionPolicy, Source
-from qaffde.selection.columns import learned_maps
 from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.summary import MemorySource
+from qaffde.selection.summary import Moments, units
+from qaffde.selection.tables import table_columns
 from qaffde.streams import Chunks
 from qaffde.training.run import Run
-from qaffde.training.tensor_train import TrainConfig, fit_train
+from qaffde.training.tensor_train import TensorTrainConfig, fit_train
 
 
 class QAFFDETensorTrain(BornEstimator):
@@ -55,8 +57,12 @@ class QAFFDETensorTrain(BornEstimator):
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     bounds : pair or d pairs of floats, optional
-        Ends of the values that columns can have, None where there is none. No mass lies beyond.
-    training : TrainConfig, optional
+        Ends of the values that columns of numbers can have, None where there is none. No mass
+        lies beyond.
+    columns : "auto", None or dict of {int or str: kind}, default="auto"
+        Kinds of the columns: ``{"hour": "periodic:24", "city": "category", "rain": "atom:0"}``.
+        "auto" finds the others in data frames; columns of arrays are real numbers.
+    training : TensorTrainConfig, optional
         Steps, batches, learning rate and ridge; the parameters above come first.
     time_limit : float or None, default=None
         Seconds. As many steps are taken as fit into it.
@@ -98,8 +104,9 @@ class QAFFDETensorTrain(BornEstimator):
         bond: int | str = "auto",
         rank: int | str = "auto",
         bounds: Any = None,
+        columns: Any = "auto",
         *,
-        training: TrainConfig | None = None,
+        training: TensorTrainConfig | None = None,
         time_limit: float | None = None,
         verbose: bool = False,
         policy: SelectionPolicy | None = None,
@@ -109,6 +116,7 @@ class QAFFDETensorTrain(BornEstimator):
         self.bond = bond
         self.rank = rank
         self.bounds = bounds
+        self.columns = columns
         self.training = training
         self.time_limit = time_limit
         self.verbose = verbose
@@ -139,11 +147,9 @@ class QAFFDETensorTrain(BornEstimator):
         generator = generator_from(self.random_state)
         rows, weight = source.rows(generator.initial_seed())
         columns = self._columns(rows, weight, generator.initial_seed())
-        parts = torch.stack(
-            [c.encode(x)[0][:, 0] for c, x in zip(columns, rows.T, strict=True)], 1
-        )
-        config = self._config(len(rows))
+        parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
+        config = self._config(len(rows))
         train, history = fit_train(kinds, parts, weight, config, generator, run)
         if history.stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
@@ -154,26 +160,49 @@ class QAFFDETensorTrain(BornEstimator):
     def _check(self) -> None:
         for name in ("n_features", "bond", "rank"):
             check_count(name, getattr(self, name), auto=True)
-        check_kind("training", self.training, TrainConfig)
+        check_kind("training", self.training, TensorTrainConfig)
         check_kind("policy", self.policy, SelectionPolicy)
         check_positive("time_limit", self.time_limit, optional=True)
 
-    def _columns(self, rows: Tensor, weight: Tensor, seed: int) -> list[RealColumn]:
-        """Columns behind maps to their normal scores."""
+    def _columns(self, rows: Tensor, weight: Tensor, seed: int) -> list[TableColumn]:
+        """Columns as parts, those of real numbers behind maps to their normal scores."""
         ends = read_bounds(self.bounds, rows.shape[1])
-        summary = MemorySource(rows, weight).summarize(seed, partial(check_inside, ends))
+        check_inside(ends, rows, range(len(rows)))
+        kinds = [Real()] * rows.shape[1] if self.schema_ is None else self.schema_.kinds
+        if ends is not None:
+            kinds = [_bounded(kind, own.tolist()) for kind, own in zip(kinds, ends.T, strict=True)]
         policy = DEFAULT_POLICY if self.policy is None else self.policy
-        maps = learned_maps(summary, ends, policy, show_zero=True)
-        return [RealColumn(maps[k]) for k in range(len(maps))]
+        columns = table_columns(rows, weight, kinds, policy, seed, mapped=True, auto=False)
+        for column, x in zip(columns, rows.T, strict=True):
+            standardize_plain(column, x, weight)
+        return columns
 
-    def _config(self, n: int) -> TrainConfig:
+    def _config(self, n: int) -> TensorTrainConfig:
         """Settings of the training for n rows."""
-        config = TrainConfig() if self.training is None else self.training
-        usual = config.for_rows(n)
+        config = TensorTrainConfig() if self.training is None else self.training
         given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
-        return replace(usual, **{k: v for k, v in given.items() if not isinstance(v, str)})
+        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
+        return replace(config.for_rows(n), **numbers)
 
     def _spectrum(self) -> Tensor:
-        train = self._mixture().density
-        assert isinstance(train, TensorTrain)
-        return train.spectrum()
+        check_is_fitted(self)
+        train: Any = self.density_.density
+        spectrum: Tensor = train.spectrum()
+        return spectrum
+
+
+def _bounded(kind: Kind, ends: list[float]) -> Kind:
+    """A real column between ends, NaN where there is none."""
+    lower, upper = (None if math.isnan(end) else end for end in ends)
+    return Real(lower, upper) if kind == Real() else kind
+
+
+def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:
+    """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn) or not real.map.is_identity:
+        return
+    known = ~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)
+    location, scale = units(Moments.of(x[known, None], weight[known]))
+    sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    real.map = ColumnMap(location + scale * sides, sides, (1 / scale).expand(2).clone())

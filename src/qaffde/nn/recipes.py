@@ -22,6 +22,8 @@ from qaffde.nn.calculus.terms import Term
 
 MAX_FREQUENCY = 1e7
 """A density of one column is a series of about as many terms."""
+MAX_FUNCTIONS = 1024
+"""Of one part of a table."""
 MAX_COEFFICIENT = 1e100
 """Squares of sums of coefficients are numbers too."""
 
@@ -140,6 +142,60 @@ def _old_classes(f: Fields) -> nn.DefensiveDensity:
     return nn.DefensiveDensity(born, epsilon, measure.means[0], measure.covariances[0])
 
 
+def _codes(f: Fields) -> nn.CodeBasis:
+    f.require(abs(float(f["masses"].sum()) - 1) < 1e-6, "masses", "must have sum one")
+    f.charge(8 * f["n_functions"] ** 2 * len(f["masses"]))
+    return nn.CodeBasis(**f)
+
+
+def _waves(f: Fields) -> nn.WaveBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    return nn.WaveBasis(**f)
+
+
+def _train(f: Fields) -> nn.TensorTrain:
+    """A train whose shapes fit each other and whose mass is one."""
+    places, bond = f["places"], f["start"].shape[1]
+    d = sum(place >= 0 for place in places)
+    f.require(sorted(p for p in places if p >= 0) == list(range(d)), "places", "are not all")
+    f.agree("places", "q", d)
+    for name in ("mixers", "loadings", "bases"):
+        f.require(len(f[name]) == len(places), name, "are not as many as places")
+    for W, V, basis in zip(f["mixers"], f["loadings"], f["bases"], strict=True):
+        fits = W.ndim == 2 and len(W) == bond and V.shape == (W.shape[1], basis.n_functions)
+        f.require(fits, "mixers", "do not fit each other")
+        bond = W.shape[1]
+        f.charge(64 * bond**2)
+    f.require(len(f["end"]) == bond, "end", "does not fit")
+    train = nn.TensorTrain(**f).requires_grad_(False)
+    f.require(abs(float(train.log_mass())) < 1e-6, "end", "does not give mass one")
+    return train
+
+
+def _matrix(f: Fields, name: str, value: Any) -> None:
+    item(Tensor)(f, name, value)
+    f.require(value.ndim == 2 and value.numel(), name, "is not a matrix")
+    reals(*value.shape, most=MAX_COEFFICIENT)(f, name, value)
+
+
+def _parts_of(train: nn.TensorTrain) -> dict[str, Any]:
+    return {
+        "mixers": [W.detach() for W in train.mixers],
+        "loadings": [V.detach() for V in train.loadings],
+        "bases": list(train.bases),
+        "places": train.places,
+        "start": train.start,
+        "end": train.end.detach(),
+    }
+
+
+def _table(f: Fields) -> nn.TableDensity:
+    parts = tuple(part for column in f["columns"] for part in column.parts)
+    f.require(f["density"].parts == parts, "density", "does not fit the columns")
+    f.agree("columns", "d", len(f["columns"]))
+    return nn.TableDensity(**f)
+
+
 _limited = partial(reals, most=MAX_COEFFICIENT)
 _features = item(nn.FourierFeatures, d="d", D="D")
 _measure = item(nn.BaseMeasure, d="d")
@@ -251,6 +307,39 @@ RECIPES |= {
         source=item(Coefficients, H="H"),
         law=item(Law),
         W=reals("H", "k"),
+    ),
+    "WaveBasis": Recipe(
+        nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), periodic=item(bool)
+    ),
+    "CodeBasis": Recipe(
+        nn.CodeBasis, _codes, masses=positive("C"), n_functions=check.whole(1, MAX_FUNCTIONS)
+    ),
+    "TensorTrain": Recipe(
+        nn.TensorTrain,
+        _train,
+        _parts_of,
+        mixers=check.items(_matrix, least=1),
+        loadings=check.items(_matrix, least=1),
+        bases=check.items(item(nn.ColumnBasis), least=1),
+        places=check.items(check.whole(-1)),
+        start=_matrix,
+        end=_matrix,
+    ),
+    "RealColumn": Recipe(nn.RealColumn, map=item(nn.ColumnMap)),
+    "CircleColumn": Recipe(nn.CircleColumn, period=number(0), start=number()),
+    "CodeColumn": Recipe(
+        nn.CodeColumn,
+        size=check.whole(1, MAX_FREQUENCY),
+        first=check.whole(-MAX_FREQUENCY, MAX_FREQUENCY),
+        has_order=item(bool),
+    ),
+    "AtomColumn": Recipe(nn.AtomColumn, value=number(), rest=item(nn.RealColumn)),
+    "TableDensity": Recipe(
+        nn.TableDensity,
+        _table,
+        lambda table: {"density": table.density, "columns": list(table.columns)},
+        density=item(nn.PartsDensity),
+        columns=check.items(item(nn.TableColumn), least=1),
     ),
     "UniformLaw": Recipe(UniformLaw),
     "NormalLaw": Recipe(NormalLaw),

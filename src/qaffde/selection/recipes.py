@@ -14,7 +14,7 @@ from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
-from qaffde.training import ComputeConfig, History, TrainingConfig
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import MEASUREMENTS, ClassSums
 from qaffde.training.closed_form import READINGS, Sums
 
@@ -129,6 +129,6 @@ RECIPES |= {
         kind.__name__: Recipe(
             kind, None, None, (), **{f.name: check.anything for f in fields(kind)}
         )
-        for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)
+        for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig, SelectionPolicy)
     },
 }

@@ -12,12 +12,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from numbers import Real
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn import CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
 from qaffde.nn.tensor_train import log_norm
+from qaffde.parameters import check_count, check_positive, check_share
 from qaffde.training.config import LoopConfig
 from qaffde.training.loop import train as run_loop
 from qaffde.training.losses import negative_log_likelihood
@@ -35,7 +37,7 @@ CLIP_NORM = 5.0
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TensorTrainConfig:
     """Settings of the training of a tensor train.
 
     Parameters
@@ -64,7 +66,16 @@ class TrainConfig:
     max_validation: int = 20_000
     patience: int = 8
 
-    def for_rows(self, n: int) -> "TrainConfig":
+    def __post_init__(self) -> None:
+        for name in ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation"):
+            check_count(name, getattr(self, name))
+        check_count("patience", self.patience)
+        check_positive("learning_rate", self.learning_rate)
+        check_share("validation_fraction", self.validation_fraction)
+        if not (isinstance(self.ridge, Real) and self.ridge >= 0):
+            raise ValueError(f"ridge={self.ridge!r} must be a number of at least 0")
+
+    def for_rows(self, n: int) -> "TensorTrainConfig":
         """Settings for n rows: fewer functions and smaller bonds where rows are few."""
         size = max(1.0, 4 * n ** (1 / 3))
         return replace(
@@ -235,7 +246,7 @@ def fit_train(
     parts: Sequence[Part],
     x: Tensor,
     weight: Tensor,
-    config: TrainConfig,
+    config: TensorTrainConfig,
     generator: Generator,
     run: Run,
 ) -> tuple[TensorTrain, History]:
@@ -249,7 +260,7 @@ def fit_train(
     x : Tensor of shape (n, d)
         Values of the parts, on a line about normal; NaN where one is not known.
     weight : Tensor of shape (n,)
-    config : TrainConfig
+    config : TensorTrainConfig
     generator : torch.Generator
     run : Run
         Clock, checkpoint and progress.
@@ -288,7 +299,7 @@ def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
     return TensorTrain([one] * len(bases), loadings, bases).normalized()
 
 
-def _loop(learner: LearningTrain, rows: Tensor, config: TrainConfig, run: Run) -> LoopConfig:
+def _loop(learner: LearningTrain, rows: Tensor, config: TensorTrainConfig, run: Run) -> LoopConfig:
     """Settings of the loop; with a time limit, as many steps as fit into it."""
     steps, size = config.max_steps, min(config.batch_size, len(rows))
     if run.left is not None:
