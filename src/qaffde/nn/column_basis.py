@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from qaffde.nn.parts import CIRCLE, LINE, Part
 
-N_CELLS, BISECTIONS = 128, 44
-"""Cells of the table that a quantile is looked up in, and halvings of a cell."""
+N_CELLS = 128
+"""Cells of the table that a quantile is looked up in."""
+MAX_STEPS, TOLERANCE = 60, 1e-15
+"""Of Newton's method inside a cell."""
 
 
 class ColumnBasis(nn.Module, ABC):
@@ -121,7 +123,7 @@ class WaveBasis(ColumnBasis):
         return waves * _amplitude(self.frequency).to(x)
 
     def integrals(self, region: Tensor) -> Tensor:
-        """Integrals (n, M) of 1, cos πmu, …, sin πmu, … between ends (n, 2)."""
+        """Integrals (n, M) of 1, cos πmu, … (on a circle sin πmu, … too) between ends (n, 2)."""
         low, high = (self._antiderivative(self._level(end.double())) for end in region.T)
         return high - low
 
@@ -132,21 +134,43 @@ class WaveBasis(ColumnBasis):
         table = (c @ self._antiderivative(edges).T).cummax(1).values.expand(len(q), -1)
         cell = torch.searchsorted(table.contiguous(), q[:, None])[:, 0]
         low = edges[(cell - 1).clamp(0, N_CELLS - 1)]
-        width = 1 / N_CELLS
-        for _ in range(BISECTIONS):
-            width /= 2
-            below = (self._antiderivative(low + width) * c).sum(1) < q
-            low = torch.where(below, low + width, low)
-        level = torch.where(q >= 1, 1.0, torch.where(q <= 0, 0.0, low + width / 2))
+        level = self._solved(low, low + 1 / N_CELLS, c, q)
+        level = torch.where(q >= 1, 1.0, torch.where(q <= 0, 0.0, level))
         return level if self.periodic else torch.special.ndtri(level)
+
+    def _solved(self, low: Tensor, high: Tensor, c: Tensor, q: Tensor) -> Tensor:
+        """Levels u (n,) between others with F(u) = q, by Newton's steps inside a bracket."""
+        u = (low + high) / 2
+        for _ in range(MAX_STEPS):
+            excess = (self._antiderivative(u) * c).sum(1) - q
+            low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
+            slope = (self._waves(u) * c).sum(1)
+            new = u - excess / slope.clamp(min=1e-300)
+            new = torch.where((new > low) & (new < high), new, (low + high) / 2)
+            if (new - u).abs().max() < TOLERANCE:
+                return new
+            u = new
+        return u
+
+    def _waves(self, u: Tensor) -> Tensor:
+        """The functions f (n, M) whose integrals are the antiderivatives."""
+        angle = u[:, None] * self._multiples()
+        waves = [torch.ones_like(u)[:, None], angle.cos()]
+        return torch.cat([*waves, angle.sin()] if self.periodic else waves, 1)
+
+    def _multiples(self) -> Tensor:
+        top = self.products.shape[2]
+        n = (top - 1) // 2 if self.periodic else top - 1
+        return math.pi * torch.arange(1, n + 1, dtype=torch.float64)
 
     def _level(self, x: Tensor) -> Tensor:
         return x if self.periodic else torch.special.ndtr(x)
 
     def _antiderivative(self, u: Tensor) -> Tensor:
-        m = math.pi * torch.arange(1, (self.products.shape[2] + 1) // 2, dtype=torch.float64)
+        m = self._multiples()
         angle = u[:, None] * m
-        return torch.cat([u[:, None], angle.sin() / m, (1 - angle.cos()) / m], 1)
+        found = [u[:, None], angle.sin() / m]
+        return torch.cat([*found, (1 - angle.cos()) / m] if self.periodic else found, 1)
 
     def extra_repr(self) -> str:
         """Show the size and the kind."""
@@ -231,7 +255,8 @@ def _wave_products(frequency: Tensor, phase: Tensor) -> Tensor:
         turn = math.pi / 2 * (phase[:, None] + sign * phase).double()
         P.index_put_((rows, columns, m.abs()), half * turn.cos(), accumulate=True)
         P.index_put_((rows, columns, top + m.abs()), half * turn.sin() * m.sign(), accumulate=True)
-    return torch.cat([P[:, :, :top], P[:, :, top + 1 :]], 2)  # the sine of frequency 0 is zero
+    cosines, sines = P[:, :, :top], P[:, :, top + 1 :]  # the sine of frequency 0 is zero
+    return torch.cat([cosines, sines], 2) if phase.any() else cosines
 
 
 def _amplitude(frequency: Tensor) -> Tensor:

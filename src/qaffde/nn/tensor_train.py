@@ -315,6 +315,30 @@ class TensorTrain(PartsDensity):
         return found.nan_to_num(0.0).clamp(0, 1), torch.zeros_like(found)
 
     @torch.no_grad()
+    def log_prob_along(self, x: Tensor, part: int, nodes: Tensor) -> Tensor:
+        """Log-density (n, m) of a part at nodes (m,), given the known parts of rows x (n, d)."""
+        basis = self._own_bases()[part]
+        e = basis.values(nodes).to(self.start)
+        patterns, group = x.isnan().unique(dim=0, return_inverse=True)
+        found = self.start.new_empty(len(x), len(nodes))
+        for number in range(len(patterns)):
+            rows = (group == number).nonzero()[:, 0]
+            for block in rows.split(max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)):
+                state = self._state_of(x[block], part % self.n_dims)
+                found[block] = ((state @ e.T) * e.T).sum(1).clamp(min=0).log()
+        return found + basis.log_law(nodes).to(found)
+
+    def _state_of(self, x: Tensor, part: int) -> Tensor:
+        """States σ (n, K, K) of one part, given the known parts of rows that have the same."""
+        site, operators = self.places.index(part), self.operators(x)
+        rho = (self.start.T @ self.start)[None]
+        for t in range(site):
+            rho, _ = _unit(carry(rho, self.mixers[t], operators[t]))
+        behind, V = self._behind(operators)[site], self.loadings[site]
+        state, _ = _unit(V.T @ carry(rho, self.mixers[site], behind) @ V)
+        return state.expand(len(x), -1, -1)
+
+    @torch.no_grad()
     def fill(self, x: Tensor, generator: Generator) -> Tensor:
         """A copy of x (n, d) with a draw given the known parts of the row in place of NaN."""
         patterns, group = x.isnan().unique(dim=0, return_inverse=True)
