@@ -7,23 +7,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from qaffde.nn import CodeBasis, TensorTrain, WaveBasis
+from qaffde.nn import CircleBasis, CodeBasis, TensorTrain, WaveBasis
 from tests.two_sample import energy_p_value
 
 MASSES = torch.tensor([0.5, 0.2, 0.3]).double()
 NAN = torch.nan
+KNOTS = torch.tensor([[0.0, 0.7, 0.9, 1.0], [0.0, 0.4, 0.7, 1.0]], dtype=torch.float64)
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def line_rule(n: int = 60) -> tuple[Tensor, Tensor]:
-    """Nodes z and weights of integrals dz, smooth in u = Φ(z)."""
+def panels(edges: list[float], n: int = 30) -> tuple[Tensor, Tensor]:
+    """Gauss–Legendre nodes and weights between edges."""
     nodes, weights = (torch.tensor(part) for part in np.polynomial.legendre.leggauss(n))
-    u = (nodes + 1) / 2
+    ends = torch.tensor(edges, dtype=torch.float64)
+    half = ends.diff()[:, None] / 2
+    return (ends[:-1, None] + half * (nodes + 1)).flatten(), (half * weights).flatten()
+
+
+def line_rule() -> tuple[Tensor, Tensor]:
+    """Nodes z and weights of integrals dz, smooth in u = Φ(z) between the knots."""
+    u, weights = panels(KNOTS[0].tolist())
     z = torch.special.ndtri(u)
-    return z, weights / 2 * math.sqrt(2 * math.pi) * (z.square() / 2).exp()
+    return z, weights * math.sqrt(2 * math.pi) * (z.square() / 2).exp()
 
 
 def circle_rule(n: int = 40) -> tuple[Tensor, Tensor]:
@@ -41,7 +49,7 @@ RULES = [line_rule(), circle_rule(), code_rule()]
 @pytest.fixture(scope="module")
 def mixed() -> TensorTrain:
     """A line, a circle and codes, the cores in another order than the parts."""
-    bases = [CodeBasis(MASSES), WaveBasis(6), WaveBasis(5, periodic=True)]
+    bases = [CodeBasis(MASSES), WaveBasis(6, KNOTS), CircleBasis(5)]
     return TensorTrain.draw(
         bases, bond=4, rank=2, noise=1.0, places=[2, 0, 1], generator=generator()
     )
@@ -88,14 +96,14 @@ def test_boxes_are_integrals(mixed: TensorTrain) -> None:
     ends, arc = (torch.tensor([e], dtype=torch.float64) for e in ((-0.4, 1.1), (0.7, 1.2)))
     codes = torch.tensor([[True, False, True]])
     value, error = mixed.probability([ends, arc, codes])
-    nodes, weights = (torch.tensor(p) for p in np.polynomial.legendre.leggauss(40))
-    z, u = 0.35 + 0.75 * nodes, (0.95 + 0.25 * nodes) % 1
+    jump = float(torch.special.ndtri(KNOTS[0, 1]))
+    line, (u, arcs) = panels([-0.4, jump, 1.1]), panels([0.7, 1.2])
     chosen = torch.tensor([0.0, 2.0]).double(), torch.ones(2).double()
-    x, weight = grid((z, 0.75 * weights), (u, 0.25 * weights), chosen)
+    x, weight = grid(line, (u % 1, arcs), chosen)
     assert float(value) == pytest.approx(float(mixed.log_prob(x).exp() @ weight), abs=1e-9)
     assert float(error) == 0
     half, _ = mixed.probability([ends, None, None])
-    x, weight = grid((z, 0.75 * weights))
+    x, weight = grid(line)
     expected = mixed.marginal([0]).log_prob(x).exp() @ weight
     assert float(half) == pytest.approx(float(expected), abs=1e-9)
 
@@ -179,7 +187,7 @@ def test_contractions_stay_finite_in_single_precision() -> None:
 
 
 def test_gradients() -> None:
-    bases = [WaveBasis(3), WaveBasis(3, periodic=True), CodeBasis(MASSES)]
+    bases = [WaveBasis(3), CircleBasis(3), CodeBasis(MASSES)]
     train = TensorTrain.draw(bases, bond=2, rank=2, noise=1.0, generator=generator())
     x = train.sample(2, generator(1))
     names, values = zip(*train.named_parameters(), strict=True)

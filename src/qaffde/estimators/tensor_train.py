@@ -29,7 +29,10 @@ from qaffde.selection.summary import Moments, units
 from qaffde.selection.tables import table_columns
 from qaffde.streams import Chunks
 from qaffde.training.run import Run
-from qaffde.training.tensor_train import TensorTrainConfig, fit_train
+from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
+
+MAX_CELLS, CELL_ROWS = 150, 100
+"""Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
 class QAFFDETensorTrain(BornEstimator):
@@ -51,9 +54,9 @@ class QAFFDETensorTrain(BornEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number K of functions of a column; "auto" is 32, and fewer for few rows.
+        Number K of functions of a column; "auto" is up to 48, fewer for few rows.
     bond : int or "auto", default="auto"
-        Size χ of the matrices; "auto" is from 8 to 64, by the number of rows.
+        Size χ of the matrices; "auto" is up to 128, by the cube root of the number of rows.
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     bounds : pair or d pairs of floats, optional
@@ -150,7 +153,8 @@ class QAFFDETensorTrain(BornEstimator):
         parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
         config = self._config(len(rows))
-        train, history = fit_train(kinds, parts, weight, config, generator, run)
+        knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
+        train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
         if history.stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
         self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
@@ -195,6 +199,23 @@ def _bounded(kind: Kind, ends: list[float]) -> Kind:
     """A real column between ends, NaN where there is none."""
     lower, upper = (None if math.isnan(end) else end for end in ends)
     return Real(lower, upper) if kind == Real() else kind
+
+
+def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
+    """Knots of the functions of each part of a column with values (n,)."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn):
+        return [None]
+    known = x[~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)]
+    n_cells = min(MAX_CELLS, len(known) // CELL_ROWS)
+    knots: list[Tensor | None] = [None]
+    if n_cells > 1:
+        knots = [
+            resolution_knots(
+                known, lambda at: torch.special.ndtr(real.encode(at)[0][:, 0]), n_cells
+            )
+        ]
+    return [None, *knots] if isinstance(column, AtomColumn) else knots
 
 
 def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:

@@ -4,7 +4,7 @@ from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
-from qaffde.nn.column_basis import CodeBasis, ColumnBasis, WaveBasis
+from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import ColumnMap, ColumnMaps
 from qaffde.nn.density import (
     BornDensity,
@@ -40,6 +40,7 @@ __all__ = [
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "CircleBasis",
     "CircleColumn",
     "CircleFactor",
     "CodeBasis",

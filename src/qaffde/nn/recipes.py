@@ -150,7 +150,15 @@ def _codes(f: Fields) -> nn.CodeBasis:
 
 def _waves(f: Fields) -> nn.WaveBasis:
     f.charge(64 * f["n_functions"] ** 3)
+    (u, v) = knots = f["knots"]
+    rises = (knots.diff() > 0).all() and u[0] == v[0] == 0 and u[-1] == v[-1] == 1
+    f.require(rises, "knots", "must rise from 0 to 1")
     return nn.WaveBasis(**f)
+
+
+def _circle(f: Fields) -> nn.CircleBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    return nn.CircleBasis(**f)
 
 
 def _train(f: Fields) -> nn.TensorTrain:
@@ -309,8 +317,9 @@ RECIPES |= {
         W=reals("H", "k"),
     ),
     "WaveBasis": Recipe(
-        nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), periodic=item(bool)
+        nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), knots=reals(2, "J")
     ),
+    "CircleBasis": Recipe(nn.CircleBasis, _circle, n_functions=check.whole(1, MAX_FUNCTIONS)),
     "CodeBasis": Recipe(
         nn.CodeBasis, _codes, masses=positive("C"), n_functions=check.whole(1, MAX_FUNCTIONS)
     ),

@@ -393,7 +393,8 @@ class TensorTrain(PartsDensity):
         if not kind.is_line:
             return circle_rule()
         even = torch.linspace(-REACH, REACH, (PLANE_PANELS if plane else PANELS) + 1).double()
-        edges = torch.cat([even, breaks.double().clamp(-REACH, REACH)]).unique()
+        kinks = torch.cat([breaks.double(), self._own_bases()[part].breaks()])
+        edges = torch.cat([even, kinks.clamp(-REACH, REACH)]).unique()
         nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
         return nodes.flatten(), weights.flatten()
 

@@ -9,7 +9,7 @@ of the train, so both terms are exact. All parameters take Adam's steps at once.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Real
@@ -17,7 +17,7 @@ from numbers import Real
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.nn import CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
+from qaffde.nn import CircleBasis, CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
 from qaffde.nn.tensor_train import log_norm
 from qaffde.parameters import check_count, check_positive, check_share
 from qaffde.training.config import LoopConfig
@@ -31,9 +31,15 @@ MIXING = 0.02
 """Size of the first random part of W."""
 ORDER_ROWS = 20_000
 """Rows that the order of the parts is found from."""
+MANY_ROWS = 100_000
+"""Rows beyond which more steps are taken, by their square root."""
 TIMED_STEPS, SLACK = 5, 1.3
 """Steps that are timed, and how much longer than them the others may take."""
 CLIP_NORM = 5.0
+TAIL, MAX_SLOPE, MIN_LEVEL = 5e-4, 64.0, 1e-7
+"""Share of the outer values, largest gain of resolution, and least share of the law in a cell."""
+MAX_SORTED = 1_000_000
+"""Values that quantiles are taken of."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +48,27 @@ class TensorTrainConfig:
 
     Parameters
     ----------
-    n_functions : int, default=32
-        K, functions of a part; codes have at most as many as there are.
-    bond, rank : int, default=64, 8
-        χ, the largest bond, and the columns r of the end. With one column Ψ is zero on whole
-        surfaces, and steps near them are erratic.
-    ridge : float, default=1.0
+    n_functions : int, default=48
+        K, functions of a part, at most; codes have no more than there are, and fits of few rows
+        have fewer.
+    bond, rank : int, default=128, 8
+        χ, at most, and the columns r of the end. With one column Ψ is zero on whole surfaces, and
+        steps near them are erratic.
+    ridge : float, default=3.0
         λ times the number of rows.
-    max_steps, batch_size, learning_rate : default=4000, 2048, 1e-2
-        Of Adam.
+    max_steps, batch_size, learning_rate : default=2000, 2048, 0.03
+        Of Adam; more steps where rows are more than a hundred thousand.
     validation_fraction, max_validation, patience : default=0.1, 20_000, 8
         Rows that are held out, and fiftieths of the steps without gain on them before it stops.
     """
 
-    n_functions: int = 32
-    bond: int = 64
+    n_functions: int = 48
+    bond: int = 128
     rank: int = 8
-    ridge: float = 1.0
-    max_steps: int = 4000
+    ridge: float = 3.0
+    max_steps: int = 2000
     batch_size: int = 2048
-    learning_rate: float = 1e-2
+    learning_rate: float = 0.03
     validation_fraction: float = 0.1
     max_validation: int = 20_000
     patience: int = 8
@@ -76,13 +83,13 @@ class TensorTrainConfig:
             raise ValueError(f"ridge={self.ridge!r} must be a number of at least 0")
 
     def for_rows(self, n: int) -> "TensorTrainConfig":
-        """Settings for n rows: fewer functions and smaller bonds where rows are few."""
-        size = max(1.0, 4 * n ** (1 / 3))
+        """Settings for n rows: smaller trains for few, more steps for many."""
+        size = n ** (1 / 3)
         return replace(
             self,
-            n_functions=min(self.n_functions, 4 + round(size / 4)),
-            bond=min(self.bond, 4 + round(size / 2)),
-            rank=min(self.rank, 4 + round(size / 16)),
+            n_functions=min(self.n_functions, 4 + round(size)),
+            bond=min(self.bond, 4 + round(1.3 * size)),
+            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.5),
             batch_size=min(self.batch_size, max(64, n // 8)),
         )
 
@@ -170,17 +177,22 @@ class LearningTrain(nn.Module):
         return TensorTrain(*double, self.bases, places, end=end.double()).normalized()
 
 
-def make_bases(parts: Sequence[Part], x: Tensor, n_functions: int) -> list[ColumnBasis]:
-    """Functions of each part of rows (n, d); codes have their own masses, none of them zero."""
+def make_bases(
+    parts: Sequence[Part], x: Tensor, n_functions: int, knots: Sequence[Tensor | None]
+) -> list[ColumnBasis]:
+    """Functions of each part of rows (n, d), on lines with knots where they are given."""
     return [
-        _code_basis(part, values, n_functions)
-        if part.kind == "codes"
-        else WaveBasis(n_functions, periodic=not part.is_line)
-        for part, values in zip(parts, x.T, strict=True)
+        _basis(part, values, n_functions, own)
+        for part, values, own in zip(parts, x.T, knots, strict=True)
     ]
 
 
-def _code_basis(part: Part, values: Tensor, n_functions: int) -> CodeBasis:
+def _basis(part: Part, values: Tensor, n_functions: int, knots: Tensor | None) -> ColumnBasis:
+    """Functions of a part; codes have their own masses, none of them zero."""
+    if part.is_line:
+        return WaveBasis(n_functions, knots)
+    if part.kind == "circle":
+        return CircleBasis(n_functions)
     codes = values[~values.isnan()].long()
     counts = torch.bincount(codes, minlength=part.size).double() + 0.5
     return CodeBasis(counts / counts.sum(), n_functions)
@@ -229,6 +241,38 @@ def _mutual_information(a: Tensor, b: Tensor, n_cells: int) -> float:
     return float(torch.special.xlogy(share, share / independent.clamp(min=1e-300)).sum())
 
 
+def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int) -> Tensor:
+    r"""Knots (2, J) of a line that give values resolution by the root of their density.
+
+    .. math:: dv = \tfrac12 \left(f + \sqrt f \Big/ \textstyle\int \sqrt f\right) dx
+
+    where f is a histogram. Half of the resolution goes by mass, the other half helps rare values.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n,)
+        Values of the column.
+    levels : callable
+        u, the share of the column's law below values (m,).
+    n_cells : int
+        Cells of equal width between the outermost values but for one in two thousand.
+    """
+    tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
+    low, high = torch.quantile(x[:: -(-len(x) // MAX_SORTED)], tail)
+    edges = torch.linspace(0, 1, n_cells + 1, dtype=torch.float64) * (high - low) + low
+    counts = torch.bincount(torch.bucketize(x, edges[1:-1]), minlength=n_cells).double() + 0.5
+    share = counts / counts.sum()
+    root = share.sqrt() / share.sqrt().sum()
+    u = levels(edges)
+    u[0], u[-1] = 0.0, 1.0
+    keep = torch.cat([u.new_ones(1), u.diff()]) > MIN_LEVEL
+    v = torch.minimum((share + root) / 2, MAX_SLOPE * u.diff().clamp(min=0)).cumsum(0)
+    v = torch.cat([v.new_zeros(1), v / v[-1]])
+    keep[-1] = True
+    knots = torch.stack([u, v])[:, keep]
+    return knots[:, torch.cat([knots[0].diff() > 0, keep[-1:]])]
+
+
 def levels_of(bases: Sequence[ColumnBasis], x: Tensor) -> Tensor:
     """Rows (n, d) with each part as the share of its law that lies below."""
     found = []
@@ -249,6 +293,7 @@ def fit_train(
     config: TensorTrainConfig,
     generator: Generator,
     run: Run,
+    knots: Sequence[Tensor | None] | None = None,
 ) -> tuple[TensorTrain, History]:
     """Tensor train of maximum likelihood, and the history of its training.
 
@@ -264,11 +309,14 @@ def fit_train(
     generator : torch.Generator
     run : Run
         Clock, checkpoint and progress.
+    knots : sequence of Tensors of shape (2, J) or None, optional
+        Of each part's :class:`~qaffde.nn.WaveBasis`.
     """
     chosen, valid = hold_out(
         len(x), config.validation_fraction, generator, most=config.max_validation
     )
-    bases = make_bases(parts, x[chosen], config.n_functions)
+    knots = [None] * len(parts) if knots is None else knots
+    bases = make_bases(parts, x[chosen], config.n_functions, knots)
     if not len(valid) or len(bases) == 0:
         return independent(bases), History(stopped_by="max_steps")
     order = chain_order(levels_of(bases, x[chosen[:ORDER_ROWS]]))
