@@ -109,7 +109,9 @@ def test_kinds_of_columns():
     kinds = {"hour": "periodic:24", "rain": "atom:0"}
     training = TensorTrainConfig(max_steps=300, bond=12, n_functions=9)
     model = QAFFDETensorTrain(columns=kinds, training=training, random_state=0).fit(X)
-    shares = np.exp(model.marginal(["city"]).score_samples(pd.DataFrame({"city": ["Bern", "Cali"]})))
+    shares = np.exp(
+        model.marginal(["city"]).score_samples(pd.DataFrame({"city": ["Bern", "Cali"]}))
+    )
     np.testing.assert_allclose(shares, [0.5, 0.3], atol=0.05)
     night = model.condition({"hour": 23.5}).marginal(["city"])
     assert np.exp(night.score_samples(pd.DataFrame({"city": ["Cali"]})))[0] > 0.9
