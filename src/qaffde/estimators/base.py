@@ -72,12 +72,18 @@ CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": Com
 SPECIFIED = [field.name for field in fields(ModelSpec)]
 
 
-def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
-    """Specification of an estimator's parameters and of those that it fixes, checked."""
+def check_configs(model: BaseEstimator) -> dict[str, Any]:
+    """Parameters of an estimator, once its configurations and time limit are checked."""
     given = model.get_params(deep=False)
     for name in CONFIGS.keys() & given.keys():
         check_kind(name, given[name], CONFIGS[name])
     check_positive("time_limit", given["time_limit"], optional=True)
+    return dict(given)
+
+
+def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+    """Specification of an estimator's parameters and of those that it fixes, checked."""
+    given = check_configs(model)
     own = {name: given[name] for name in SPECIFIED if name in given}
     return ModelSpec(**{**own, **fixed})
 

@@ -35,11 +35,6 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     ensure_all_finite = "allow-nan"
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows; what is missing is integrated out."""
         gaps = np.isnan(rows)

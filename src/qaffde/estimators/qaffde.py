@@ -1,6 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -10,7 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import WHOLE, Table, as_table, fit_table, known_ends
+from qaffde.estimators.tables import (
+    WHOLE,
+    Table,
+    as_table,
+    fit_table,
+    kinds_of,
+    known_ends,
+    takes_tables,
+)
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
@@ -22,7 +30,6 @@ from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
 from qaffde.selection.tables import TablePlan
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
@@ -148,6 +155,12 @@ class QAFFDE(BornEstimator):
     policy: SelectionPolicy | None = None
     compute: ComputeConfig | None = None
     random_state: Any = None
+    _density: Density | None = field(init=False)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
 
     @all_or_nothing
     def fit(
@@ -172,7 +185,7 @@ class QAFFDE(BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        table = as_table(X, sample_weight, self.columns, self.plan_ if warm else self.plan)
+        table = as_table(X, sample_weight, self._kinds(), self.plan_ if warm else self.plan)
         if table is not None:
             return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
@@ -277,16 +290,33 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return kinds_of(self)
+
     def _fit_table(self, table: Table) -> Self:
         """Fit a mixture to a table of mixed columns, or with gaps."""
         seed = generator_from(self.random_state).initial_seed()
         plan, density = fit_table(self, table, "closed_form", seed)
         return self.restore(plan, None, density)
 
+    def restore(self, plan: Any, sums: Any, density: Density | None = None) -> Self:
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
+
+        Updates and files do so; it cannot fail. A table has no sums.
+        """
+        self._density: Density | None = density
+        self.plan_: Any = plan
+        self.sums_: Any = sums
+        return self
+
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
-        given = X is not None and as_table(X, None, self.columns, self.plan) is not None
-        if given or isinstance(getattr(self, "plan_", None), TablePlan):
+        plan = getattr(self, "plan_", None)
+        first = plan is None and X is not None
+        if isinstance(plan, TablePlan) or (
+            first and as_table(X, None, self._kinds(), self.plan) is not None
+        ):
             raise ValueError(WHOLE)
 
     @property
@@ -337,15 +367,6 @@ class QAFFDE(BornEstimator):
             names=names,
             run=run,
         )
-
-    def restore(self, plan: Any, sums: Sums | None, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail. A table has a :class:`TablePlan` and no sums.
-        """
-        self._density: Density | None = density
-        self.plan_, self.sums_ = plan, sums
-        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")

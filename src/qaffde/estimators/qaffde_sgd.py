@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import Array, all_or_nothing, spec_of, training_of
+from qaffde.estimators.base import Array, all_or_nothing, check_configs, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import as_table, fit_table, known_ends
+from qaffde.estimators.tables import as_table, fit_table, kinds_of, known_ends, takes_tables
 from qaffde.nn import (
     BornDensity,
     Density,
@@ -164,6 +164,11 @@ class QAFFDESGD(BornEstimator):
     compute: ComputeConfig | None = None
     random_state: Any = None
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
+
     @all_or_nothing
     def fit(
         self,
@@ -185,11 +190,14 @@ class QAFFDESGD(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
+        check_configs(self)
         config = self._config()
         table = as_table(X, sample_weight, self._kinds(), self.plan)
         if table is not None:
+            self.plan_: Any
             self.plan_, self.density_ = fit_table(self, table, "likelihood", self._seed())
-            self.history_, self.rank_, self.n_fourier_features_ = [], 1, 1
+            self.history_: list[History] = []
+            self.rank_, self.n_fourier_features_ = 1, 1
             return self
         source = self._source(X, sample_weight)
         spec = self._spec()
@@ -259,7 +267,7 @@ class QAFFDESGD(BornEstimator):
 
     def _kinds(self) -> Any:
         """Kinds that were asked for; in front of a map of whole rows all columns are real."""
-        return None if self._is_encoded() else self.columns
+        return None if self._is_encoded() else kinds_of(self)
 
     def _spec(self) -> ModelSpec:
         _check_transformation(self.transformation)

@@ -8,13 +8,12 @@ import torch
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
 
-from qaffde.estimators.base import declare_columns
+from qaffde.estimators.base import check_configs, declare_columns
 from qaffde.frames import as_frame
 from qaffde.kinds import Real
 from qaffde.nn import TableDensity
-from qaffde.parameters import check_choice, check_kind, check_positive, check_sum
+from qaffde.parameters import check_choice, check_sum
 from qaffde.schema import Schema, asked_kinds
-from qaffde.selection import SelectionPolicy
 from qaffde.selection.plan import TRANSFORMATIONS
 from qaffde.selection.tables import TablePlan, select_table, solve_table
 from qaffde.streams import LARGE
@@ -138,9 +137,23 @@ def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePl
     return plan, density
 
 
+def kinds_of(model: Any) -> Any:
+    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
+    is_auto = isinstance(model.columns, str) and model.columns == "auto"
+    return None if is_auto and not takes_tables(model) else model.columns
+
+
+def takes_tables(model: Any) -> bool:
+    """Whether the parameters of an estimator leave a table, with gaps, to a mixture."""
+    try:
+        _check_parameters(model)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_parameters(model: Any) -> None:
-    check_kind("policy", model.policy, SelectionPolicy)
-    check_positive("time_limit", model.time_limit, optional=True)
+    check_configs(model)
     for name in ("n_features", "bandwidth", "rank", "features"):
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":

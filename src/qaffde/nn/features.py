@@ -15,7 +15,7 @@ from qaffde import functional as QF
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.columns import MapTable
 
-MAX_WHITENED = 2**21
+MAX_WHITENED = 2**17
 """Numbers that a log-density takes at once."""
 
 

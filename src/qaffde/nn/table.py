@@ -519,6 +519,6 @@ def _check_order(column: TableColumn, k: int, lower: Tensor, upper: Tensor) -> N
         )
 
 
-@expansion.register
+@expansion.register  # type: ignore[arg-type]
 def _(density: TableDensity) -> TableDensity:
     return density

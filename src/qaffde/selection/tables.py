@@ -1,7 +1,7 @@
 """From a table of mixed columns to a plan and a density.
 
 The base measure of a table is a mixture of the parts of its columns
-(:mod:`qaffde.selection.table_mixture`). Its size, the maps of its real columns and the smoothing
+(``table_mixture``). Its size, the maps of its real columns and the smoothing
 of its codes are chosen by the likelihood of held-out rows.
 """
 
@@ -196,7 +196,7 @@ def select_table(
     Parameters
     ----------
     X : Tensor of shape (n, d)
-        Rows as :meth:`qaffde.schema.Schema.encode` makes them, NaN where a value is missing.
+        Rows as ``Schema.encode`` makes them, NaN where a value is missing.
     weight : Tensor of shape (n,)
     schema : Schema
     method, transformation : str
