@@ -12,13 +12,14 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEClassifier,
         QAFFDEOutlierDetector,
+        QAFFDETensorTrain,
     )
     from qaffde.files import FileError, load, save
     from qaffde.kinds import Atom, Category, Integer, Periodic, Real
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.selector import select
     from qaffde.selection.solver import solve
-    from qaffde.training import ComputeConfig, TrainingConfig
+    from qaffde.training import ComputeConfig, TensorTrainConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
@@ -34,8 +35,10 @@ __all__ = [
     "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "QAFFDETensorTrain",
     "Real",
     "SelectionPolicy",
+    "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
     "load",

@@ -19,7 +19,7 @@ from qaffde.streams.schemas import infer_schema
 
 STREAM_BYTES = 1 << 28
 """Rows that take more memory are read in batches."""
-SAVED = ("qaffde", "qaffde-sgd")
+SAVED = ("qaffde", "qaffde-sgd", "qaffde-tensor-train")
 """Methods whose models can be saved."""
 
 
@@ -29,7 +29,7 @@ def fit(
     *,
     columns: Columns = None,
     weights: Annotated[str | None, Option(help="Column of weights.")] = None,
-    method: Annotated[str, Option(help="qaffde or qaffde-sgd.")] = "qaffde",
+    method: Annotated[str, Option(help="qaffde, qaffde-sgd or qaffde-tensor-train.")] = "qaffde",
     features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
     bandwidth: Annotated[
         str | None, Option(help="A number, one for each column by commas, scott, silverman.")
@@ -66,7 +66,7 @@ def fit(
     check_output(output, data)
     if method not in SAVED:
         raise usage(
-            f"model files hold methods {' and '.join(SAVED)} only, not {method!r}; compare it "
+            f"model files hold methods {', '.join(SAVED)} only, not {method!r}; compare it "
             "with qaffde compare"
         )
     if stream and method != "qaffde":
@@ -124,10 +124,15 @@ def _framed(X: Array, schema: Schema | None) -> Any:
 
 def make_estimator(method: str, **parameters: Any) -> Any:
     """Unfitted estimator of a method, with those parameters that are not None."""
-    from qaffde import QAFFDE, QAFFDESGD
+    from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
     from qaffde.baselines import BASELINES
 
-    methods: dict[str, Any] = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD, **BASELINES}
+    methods: dict[str, Any] = {
+        "qaffde": QAFFDE,
+        "qaffde-sgd": QAFFDESGD,
+        "qaffde-tensor-train": QAFFDETensorTrain,
+        **BASELINES,
+    }
     if method not in methods:
         raise usage(f"unknown method {method!r}; choose one of {', '.join(methods)}")
     model = methods[method]()

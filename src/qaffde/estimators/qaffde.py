@@ -300,16 +300,6 @@ class QAFFDE(BornEstimator):
         plan, density = fit_table(self, table, "closed_form", seed)
         return self.restore(plan, None, density)
 
-    def restore(self, plan: Any, sums: Any, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail. A table has no sums.
-        """
-        self._density: Density | None = density
-        self.plan_: Any = plan
-        self.sums_: Any = sums
-        return self
-
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
         plan = getattr(self, "plan_", None)
@@ -367,6 +357,14 @@ class QAFFDE(BornEstimator):
             names=names,
             run=run,
         )
+
+    def restore(self, plan: Any, sums: Any, density: Any = None) -> Self:
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
+
+        Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
+        """
+        self.plan_, self.sums_, self._density = plan, sums, density
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")

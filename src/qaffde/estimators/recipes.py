@@ -12,6 +12,7 @@ from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.files import fields as check
 from qaffde.files.fields import Check, Fields, array, item, optional
 from qaffde.files.format import UNKNOWN, FileError, quoted
@@ -30,7 +31,7 @@ from qaffde.nn.recipes import MAX_COEFFICIENT
 from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
 from qaffde.selection.tables import TablePlan
-from qaffde.training import ComputeConfig, History, TrainingConfig
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import ClassSums
 from qaffde.training.closed_form import Sums
 
@@ -39,7 +40,7 @@ CONFIGS: dict[str, Any] = {
     "plan": Plan | TablePlan,
     "policy": SelectionPolicy,
     "compute": ComputeConfig,
-    "training": TrainingConfig,
+    "training": TensorTrainConfig | TrainingConfig,
 }
 """Parameters that are objects, or None."""
 
@@ -203,6 +204,13 @@ ESTIMATORS = {
         rank_=check.whole(),
         n_fourier_features_=check.whole(),
         history_=_history,
+    ),
+    "QAFFDETensorTrain": estimator(
+        QAFFDETensorTrain,
+        density_=item(TableDensity, d="d"),
+        bond_=check.whole(),
+        rank_=check.whole(),
+        history_=item(History),
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,

@@ -4,6 +4,7 @@ from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import ColumnMap, ColumnMaps
 from qaffde.nn.density import (
     BornDensity,
@@ -30,6 +31,7 @@ from qaffde.nn.table import (
     TableColumn,
     TableDensity,
 )
+from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
@@ -38,10 +40,13 @@ __all__ = [
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "CircleBasis",
     "CircleColumn",
     "CircleFactor",
+    "CodeBasis",
     "CodeColumn",
     "CodeFactor",
+    "ColumnBasis",
     "ColumnMap",
     "ColumnMaps",
     "DefensiveDensity",
@@ -61,7 +66,9 @@ __all__ = [
     "StandardizedDensity",
     "TableColumn",
     "TableDensity",
+    "TensorTrain",
     "TransformedDensity",
+    "WaveBasis",
     "decode",
     "encode",
     "expand",

@@ -101,6 +101,15 @@ class PartsDensity(Density):
             Whether the rule is for one of two parts, with fewer nodes.
         """
 
+    def log_prob_along(self, x: Tensor, part: int, nodes: Tensor) -> Tensor:
+        """Log-density (n, m) of a part at nodes (m,), given the known parts of rows x (n, q).
+
+        The part itself is not known in any row.
+        """
+        joint = x.repeat_interleave(len(nodes), 0)
+        joint[:, part] = nodes.repeat(len(x))
+        return self.log_prob(joint).reshape(len(x), -1) - self.log_prob(x)[:, None]
+
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Exact draws, of shape (n, q)."""
         nothing = torch.full((n, len(self.parts)), torch.nan, dtype=torch.float64)

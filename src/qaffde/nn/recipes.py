@@ -26,6 +26,8 @@ MAX_FREQUENCY = 1e7
 """A density of one column is a series of about as many terms."""
 ROUNDING = 1e-9
 """Of the logarithm of a sum of masses."""
+MAX_FUNCTIONS = 1024
+"""Of one part of a table."""
 MAX_COEFFICIENT = 1e100
 """Squares of sums of coefficients are numbers too."""
 
@@ -175,6 +177,61 @@ def _old_classes(f: Fields) -> nn.DefensiveDensity:
     return nn.DefensiveDensity(born, epsilon, measure.means[0], measure.covariances[0])
 
 
+def _codes(f: Fields) -> nn.CodeBasis:
+    f.require(abs(float(f["masses"].sum()) - 1) < 1e-6, "masses", "must have sum one")
+    f.charge(8 * f["n_functions"] ** 2 * len(f["masses"]))
+    return nn.CodeBasis(**f)
+
+
+def _waves(f: Fields) -> nn.WaveBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    (u, v) = knots = f["knots"]
+    rises = (knots.diff() > 0).all() and u[0] == v[0] == 0 and u[-1] == v[-1] == 1
+    f.require(rises, "knots", "must rise from 0 to 1")
+    return nn.WaveBasis(**f)
+
+
+def _circle(f: Fields) -> nn.CircleBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    return nn.CircleBasis(**f)
+
+
+def _train(f: Fields) -> nn.TensorTrain:
+    """A train whose shapes fit each other and whose mass is one."""
+    places, bond = f["places"], f["start"].shape[1]
+    d = sum(place >= 0 for place in places)
+    f.require(sorted(p for p in places if p >= 0) == list(range(d)), "places", "are not all")
+    f.agree("places", "q", d)
+    for name in ("mixers", "loadings", "bases"):
+        f.require(len(f[name]) == len(places), name, "are not as many as places")
+    for W, V, basis in zip(f["mixers"], f["loadings"], f["bases"], strict=True):
+        fits = W.ndim == 2 and len(W) == bond and V.shape == (W.shape[1], basis.n_functions)
+        f.require(fits, "mixers", "do not fit each other")
+        bond = W.shape[1]
+        f.charge(64 * bond**2)
+    f.require(len(f["end"]) == bond, "end", "does not fit")
+    train = nn.TensorTrain(**f).requires_grad_(False)
+    f.require(abs(float(train.log_mass())) < 1e-6, "end", "does not give mass one")
+    return train
+
+
+def _matrix(f: Fields, name: str, value: Any) -> None:
+    item(Tensor)(f, name, value)
+    f.require(value.ndim == 2 and value.numel(), name, "is not a matrix")
+    reals(*value.shape, most=MAX_COEFFICIENT)(f, name, value)
+
+
+def _parts_of(train: nn.TensorTrain) -> dict[str, Any]:
+    return {
+        "mixers": [W.detach() for W in train.mixers],
+        "loadings": [V.detach() for V in train.loadings],
+        "bases": list(train.bases),
+        "places": train.places,
+        "start": train.start,
+        "end": train.end.detach(),
+    }
+
+
 _limited = partial(reals, most=MAX_COEFFICIENT)
 _features = item(nn.FourierFeatures, d="d", D="D")
 _measure = item(nn.BaseMeasure, d="d")
@@ -308,6 +365,24 @@ RECIPES |= {
         lines=optional(item(nn.BornMixture, c="d")),
         factors=check.items(item(nn.Factor, K="K")),
     ),
+    "WaveBasis": Recipe(
+        nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), knots=reals(2, "J")
+    ),
+    "CircleBasis": Recipe(nn.CircleBasis, _circle, n_functions=check.whole(1, MAX_FUNCTIONS)),
+    "CodeBasis": Recipe(
+        nn.CodeBasis, _codes, masses=positive("C"), n_functions=check.whole(1, MAX_FUNCTIONS)
+    ),
+    "TensorTrain": Recipe(
+        nn.TensorTrain,
+        _train,
+        _parts_of,
+        mixers=check.items(_matrix, least=1),
+        loadings=check.items(_matrix, least=1),
+        bases=check.items(item(nn.ColumnBasis), least=1),
+        places=check.items(check.whole(-1)),
+        start=_matrix,
+        end=_matrix,
+    ),
     "RealColumn": Recipe(nn.RealColumn, map=item(nn.ColumnMap)),
     "CircleColumn": Recipe(nn.CircleColumn, period=number(0), start=number()),
     "CodeColumn": Recipe(
@@ -317,8 +392,8 @@ RECIPES |= {
     "TableDensity": Recipe(
         nn.TableDensity,
         _table,
-        lambda m: {"density": m.density, "columns": list(m.columns)},
-        density=item(nn.FactoredMixture),
+        lambda table: {"density": table.density, "columns": list(table.columns)},
+        density=item(nn.PartsDensity),
         columns=check.items(item(nn.TableColumn), least=1),
     ),
     "UniformLaw": Recipe(UniformLaw),

@@ -436,9 +436,13 @@ class TableDensity(Density):
     def _covariance(self, i: int, j: int, mean: Tensor) -> Tensor:
         """Covariance of two columns."""
         (a, u), (b, v) = (self._points(k, plane=True) for k in (i, j))
-        pairs = torch.cat([a.repeat_interleave(len(b), 0), b.repeat(len(a), 1)], 1)
         joint = self.density.marginal(self._numbers([i, j]))
-        log_p = torch.cat([joint.log_prob(part) for part in pairs.split(MAX_PAIRS)])
+        if b.shape[1] == 1:
+            known = torch.cat([a, torch.full_like(a[:, :1], torch.nan)], 1)
+            log_p = joint.log_prob(known)[:, None] + joint.log_prob_along(known, -1, b[:, 0])
+        else:
+            pairs = torch.cat([a.repeat_interleave(len(b), 0), b.repeat(len(a), 1)], 1)
+            log_p = torch.cat([joint.log_prob(part) for part in pairs.split(MAX_PAIRS)])
         mass = log_p.exp().reshape(len(u), len(v)) * u[:, None] * v
         x, y = self.column(i).decode(a) - mean[i], self.column(j).decode(b) - mean[j]
         return x @ mass @ y / mass.sum()
@@ -469,12 +473,15 @@ class TableDensity(Density):
         nodes, weights = self._points(k)
         values, numbers = self.column(k).decode(nodes), self._numbers([k])
         parts, m = self.encode(x)[0], len(nodes)
-        log_given = self.density.log_prob(parts)
         found = torch.empty(len(x), dtype=torch.float64)
         for rows in torch.arange(len(x)).split(max(1, MAX_PAIRS // m)):
-            joint = parts[rows].repeat_interleave(m, 0)
-            joint[:, numbers] = nodes.repeat(len(rows), 1)
-            log_p = self.density.log_prob(joint).reshape(len(rows), m) - log_given[rows, None]
+            if len(numbers) == 1:
+                log_p = self.density.log_prob_along(parts[rows], numbers[0], nodes[:, 0])
+            else:
+                joint = parts[rows].repeat_interleave(m, 0)
+                joint[:, numbers] = nodes.repeat(len(rows), 1)
+                log_p = self.density.log_prob(joint).reshape(len(rows), m)
+                log_p = log_p - self.density.log_prob(parts[rows])[:, None]
             mass = log_p.exp() * weights
             found[rows] = _center(self.column(k), values, mass)
             for row in rows[(mass.sum(1) - 1).abs() > MASS_ERROR].tolist():
@@ -519,6 +526,6 @@ def _check_order(column: TableColumn, k: int, lower: Tensor, upper: Tensor) -> N
         )
 
 
-@expansion.register  # type: ignore[arg-type]
+@expansion.register
 def _(density: TableDensity) -> TableDensity:
     return density

@@ -16,7 +16,7 @@ from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
 from qaffde.selection.table_mixture import CodeLaw
 from qaffde.selection.tables import TablePlan
-from qaffde.training import ComputeConfig, History, TrainingConfig
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import MEASUREMENTS, ClassSums
 from qaffde.training.closed_form import READINGS, Sums
 
@@ -164,6 +164,6 @@ RECIPES |= {
         kind.__name__: Recipe(
             kind, None, None, (), **{f.name: check.anything for f in fields(kind)}
         )
-        for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)
+        for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig, SelectionPolicy)
     },
 }

@@ -270,7 +270,7 @@ class _Search:
         )
         rows, log_slope = self.plan.rows(X, weight)
         train, valid = hold_out(len(X), policy.valid_share)
-        train = train[: policy.max_choice_rows]
+        train = train[: policy.fine_rows]
         self.held_out = len(valid) > 0
         valid = valid if self.held_out else train
         self.train, self.valid = rows.select(train), rows.select(valid)
