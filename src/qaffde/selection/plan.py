@@ -20,6 +20,7 @@ from qaffde.nn import (
 )
 from qaffde.nn.class_density import Projection
 from qaffde.parameters import (
+    MAX_BANDWIDTH,
     ComputeConfig,
     check_choice,
     check_count,
@@ -347,14 +348,16 @@ class Plan:
         Raises
         ------
         ValueError
-            If a row lies beyond the reach: the density could not show it where it is.
+            If a row lies beyond the reach, where the density could not show it, or so far that
+            its phases overflow.
         """
         centered = self._mapped(X, number) - self.location
         Z = (centered if self.axes is None else centered @ self.axes) / self.scale
-        outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
+        reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
+        outside = ((Z < reach[0]) | (Z > reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
-            ends = self.location + self.scale * self.reach
+            ends = self.location + self.scale * reach
             lower, upper = (ends if self.maps is None else self.maps.inverse(ends)).tolist()
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
