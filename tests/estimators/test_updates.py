@@ -302,7 +302,7 @@ def test_rows_whose_phases_overflow_are_refused(far):
     rows = np.random.default_rng(0).normal(size=(40, 2)) * 1e-100
     model = QAFFDE(12, 1e-100, base_measure="gaussian", random_state=0).fit(rows)
     before = model.score_samples(rows)
-    with pytest.raises(ValueError, match="outside the ends of the plan.*the first is row 0"):
+    with pytest.raises(ValueError, match=r"outside the ends of the plan.*the first is row 0"):
         model.partial_fit(np.full((1, 2), far))
     np.testing.assert_array_equal(model.score_samples(rows), before)
 
