@@ -302,9 +302,7 @@ def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
     shift = U[:, :, -1] * (lam[:, -1:] / 2).sqrt()
     narrow = mixture.covariances - 0.98 * shift[:, :, None] * shift[:, None, :]
     means = [mixture.means - shift, mixture.means + shift]
-    return GaussianMeasure(
-        mixture.weights.repeat(2) / 2, torch.cat(means), narrow.repeat(2, 1, 1)
-    )
+    return GaussianMeasure(mixture.weights.repeat(2) / 2, torch.cat(means), narrow.repeat(2, 1, 1))
 
 
 def _clusters(rows: Monomials, k: int, generator: Generator) -> GaussianMeasure:

@@ -317,8 +317,8 @@ class Likelihood(Method):
         """Climb to the best bandwidths and ridge of each base measure, with few rows and features.
 
         The last candidates are compared with more of both: the base measures that few rows do not
-        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the deviations within a part of the mixture: that is where
-        the density bends.
+        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the
+        deviations within a part of the mixture: that is where the density bends.
         """
         policy, rough, d = self.policy, search.rough, search.Z.shape[1]
         n = len(search.splits[rough][0].train)
