@@ -31,7 +31,7 @@ from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
-MAX_CELLS, CELL_ROWS = 150, 100
+MAX_CELLS, CELL_ROWS = 150, 50
 """Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
@@ -56,7 +56,7 @@ class QAFFDETensorTrain(BornEstimator):
     n_features : int or "auto", default="auto"
         Number K of functions of a column; "auto" is up to 48, fewer for few rows.
     bond : int or "auto", default="auto"
-        Size χ of the matrices; "auto" is up to 128, by the cube root of the number of rows.
+        Size χ of the matrices; "auto" is up to 96, by the cube root of the number of rows.
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     bounds : pair or d pairs of floats, optional

@@ -19,7 +19,7 @@ from qaffde.nn.parts import CIRCLE, LINE, Part
 
 N_CELLS = 128
 """Cells of the table that a quantile is looked up in."""
-MAX_STEPS, TOLERANCE = 60, 1e-15
+MAX_STEPS, TOLERANCE = 30, 1e-13
 """Of Newton's method inside a cell."""
 
 
