@@ -1,6 +1,7 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 from warnings import warn
@@ -172,7 +173,8 @@ class QAFFDETensorTrain(BornEstimator):
         """Columns as parts, those of real numbers behind maps to their normal scores."""
         ends = read_bounds(self.bounds, rows.shape[1])
         check_inside(ends, rows, range(len(rows)))
-        kinds = [Real()] * rows.shape[1] if self.schema_ is None else self.schema_.kinds
+        plain: Sequence[Kind] = [Real()] * rows.shape[1]
+        kinds = plain if self.schema_ is None else self.schema_.kinds
         if ends is not None:
             kinds = [_bounded(kind, own.tolist()) for kind, own in zip(kinds, ends.T, strict=True)]
         policy = DEFAULT_POLICY if self.policy is None else self.policy

@@ -175,8 +175,8 @@ class LearningTrain(nn.Module):
     def result(self, places: Sequence[int]) -> TensorTrain:
         """The train itself, in double precision."""
         mixers, loadings, end = self.tensors()
-        double = [[tensor.double() for tensor in part] for part in (mixers, loadings)]
-        return TensorTrain(*double, self.bases, places, end=end.double()).normalized()
+        W, V = ([tensor.double() for tensor in part] for part in (mixers, loadings))
+        return TensorTrain(W, V, self.bases, places, end=end.double()).normalized()
 
 
 def make_bases(
