@@ -91,8 +91,7 @@ def _log_amount(log_income, amount):
 
 def main(n=50_000):
     """Print the excess of both estimators."""
-    from qaffde import QAFFDE, QAFFDESGD
-    from qaffde.kinds import Atom, Category, Integer, Periodic, Real
+    from qaffde import QAFFDE, QAFFDESGD, Atom, Category, Integer, Periodic, Real
 
     kinds = [Category(range(5)), Integer(), Real(lower=0), Periodic(24), Atom(0, Real(lower=0))]
     train, test = draw(n, 0), draw(10_000, 1)

@@ -93,7 +93,7 @@ def test_dates_are_days():
 def test_arrays_are_real_unless_asked(dtype):
     X = RNG.integers(0, 3, (50, 2)).astype(dtype)
     assert Schema.infer(X).kinds == (Real(), Real())
-    assert Schema.infer(X).is_plain
+    assert Schema.infer(X).is_real
     schema = Schema.infer(X, {1: "integer"})
     assert schema.kinds == (Real(), Integer())
     np.testing.assert_array_equal(schema.decode(schema.encode(X)), X)
@@ -168,8 +168,9 @@ BAD = {
     "class without period": (lambda: as_kind(Periodic, "h"), "column 'h': 'periodic' needs a"),
     "kind with odd numbers": (lambda: as_kind("periodic:x", "h"), "write it as 'periodic:24'"),
     "integer with numbers": (lambda: as_kind("integer:3", "h"), "'integer:3' is not understood"),
-    "columns as text": (infer("integer", a=AGES), "columns='integer' must be 'auto', None or a"),
-    "columns as list": (infer(["real"], a=AGES), r"columns=\['real'\] must be 'auto', None or"),
+    "columns as text": (infer("age", a=AGES), "column 'a': 'age' is not a kind of column"),
+    "columns as list": (infer(["real"] * 2, a=AGES), "columns has 2 kinds for 1 columns"),
+    "columns as number": (infer(3, a=AGES), "columns=3 must be 'auto', None, a kind"),
     "unknown column": (infer({"b": "real"}, a=AGES), "columns names 'b', but the table has 'a'"),
     "number beyond": (infer({1: "real"}, a=AGES), "columns names 1, but the table has 'a'"),
     "column named twice": (infer({0: "real", "a": "real"}, a=AGES), "names the column 'a' twice"),

@@ -144,7 +144,7 @@ class Schema:
     library: str | None = None
 
     @classmethod
-    def infer(cls, X: Any, columns: str | Mapping[Any, Any] | None = "auto") -> "Schema":
+    def infer(cls, X: Any, columns: Any = "auto") -> "Schema":
         """Schema of a table, from its dtypes and values.
 
         Text, bools and categorical dtypes are categories. In frames, whole numbers with few
@@ -154,15 +154,15 @@ class Schema:
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame
-        columns : "auto", dict of {name or number: kind} or None, default="auto"
-            Kinds of some columns; the others are found. None makes all columns real.
+        columns : "auto", kind, list of d kinds, dict of {name or number: kind} or None
+            Kinds of all or some columns; the others are found. None makes all columns real.
         """
         given, library = read_columns(X)
         if not given:
             raise ValueError("the table has no columns")
         if not len(given[0].values):
             raise ValueError("the table has no rows")
-        asked = _asked(columns, [v.name for v in given])
+        asked = asked_kinds(columns, [v.name for v in given])
         found = []
         for number, values in enumerate(given):
             kind = asked.get(number)
@@ -180,9 +180,9 @@ class Schema:
         return tuple(column.kind for column in self.columns)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether this is an array of real columns without ends."""
-        return self.library is None and all(kind == Real() for kind in self.kinds)
+    def is_real(self) -> bool:
+        """Whether all columns are real."""
+        return all(isinstance(kind, Real) for kind in self.kinds)
 
     def encode(self, X: Any) -> Array:
         """Numbers of shape (n, d) from a table; NaN for gaps."""
@@ -230,18 +230,30 @@ class Schema:
         return [have[column.name] for column in self.columns]
 
 
-def _asked(columns: str | Mapping[Any, Any] | None, names: list[str | int]) -> dict[int, Kind]:
-    """Kinds that were asked for, by numbers of columns."""
+def asked_kinds(columns: Any, names: Sequence[str | int]) -> dict[int, Kind]:
+    """Kinds that were asked for, by numbers of columns.
+
+    Examples
+    --------
+    >>> asked_kinds({"age": "integer"}, ["city", "age"])
+    {1: Integer()}
+    """
     if columns is None or (isinstance(columns, str) and columns == "auto"):
         return {}
+    if isinstance(columns, Kind | str):
+        return {k: as_kind(columns, name) for k, name in enumerate(names)}
+    if isinstance(columns, list | tuple):
+        if len(columns) != len(names):
+            raise ValueError(f"columns has {len(columns)} kinds for {len(names)} columns")
+        columns = dict(enumerate(columns))
     if not isinstance(columns, Mapping):
         raise ValueError(
-            f"columns={columns!r} must be 'auto', None or a dict {{column: kind}}, such as "
-            "{'age': 'integer'}"
+            f"columns={columns!r} must be 'auto', None, a kind, a list of one kind for each "
+            "column, or a dict {column: kind}, such as {'age': 'integer'}"
         )
     asked = {}
     for key, kind in columns.items():
-        place = names.index(key) if key in names else key
+        place = list(names).index(key) if key in names else key
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(names):
             raise ValueError(f"columns names {key!r}, but the table has {_few(names)}")
         if place in asked:
@@ -266,7 +278,8 @@ def _found_kind(given: Values) -> Kind:
     _reject_empty(given, len(values))
     if is_date(given.dtype):
         return Real()
-    if (values == np.rint(values)).all() and len(values) <= min(MAX_DISTINCT, len(numbers) / 2):
+    few = 1 < len(values) <= min(MAX_DISTINCT, len(numbers) / 2)
+    if few and (values == np.rint(values)).all():
         return Integer()
     return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()
 

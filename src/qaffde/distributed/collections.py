@@ -25,6 +25,7 @@ from qaffde.distributed.partitions import (
 )
 from qaffde.estimators.base import DensityEstimator, declare_columns
 from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.tables import known_ends
 from qaffde.parameters import check_count, holds_numbers
 
 Model = TypeVar("Model", bound=QAFFDE)
@@ -42,7 +43,7 @@ def fit(
     """Fit a QAFFDE to a Dask collection, in place; this computes.
 
     One pass summarizes the rows; on the summary the client selects the plan; a second pass sums
-    up ρ. With numbers for `bandwidth` and `bounds`, a given `plan` or one that is kept by
+    up ρ. With numbers for `bandwidth` and known ends, a given `plan` or one that is kept by
     `warm_start`, the second is the only one. Neither the number of workers nor the order in which
     they finish changes the result; the order of the partitions changes it by rounding only.
 
@@ -59,7 +60,7 @@ def fit(
     sample_partitions : int, optional
         The plan is selected on so many partitions, drawn at random, and the others are read once.
         What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can fall
-        out of; a box needs its `bounds`.
+        out of; a box needs known ends.
 
     Examples
     --------
@@ -72,13 +73,15 @@ def fit(
     _check_model(model)
     if sample_partitions is not None:
         check_count("sample_partitions", sample_partitions)
-        open_box = model.base_measure == "box" or model.bounds is not None
-        if open_box and not holds_numbers(model.bounds):
-            raise ValueError(
-                "sample_partitions needs ends that no row can fall out of: give numbers for all "
-                "bounds, or another base_measure"
-            )
     source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
+    if sample_partitions is not None:
+        ends = known_ends(model, source)
+        open_box = model.base_measure == "box" or ends is not None
+        if open_box and not holds_numbers(ends):
+            raise ValueError(
+                "sample_partitions needs ends that no row can fall out of: give both ends of all "
+                "columns, or another base_measure"
+            )
     return model.fit(source)
 
 

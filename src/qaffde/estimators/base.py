@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -26,14 +27,18 @@ from qaffde.parameters import (
     ComputeConfig,
     Seed,
     check_count,
+    check_kind,
+    check_positive,
     check_sum,
     generator_from,
     guard,
 )
 from qaffde.schema import Schema
+from qaffde.selection import ModelSpec, SelectionPolicy
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
+from qaffde.training import TrainingConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -63,6 +68,37 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
+CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
+SPECIFIED = [field.name for field in fields(ModelSpec)]
+
+
+def check_configs(model: BaseEstimator) -> dict[str, Any]:
+    """Parameters of an estimator, once its configurations and time limit are checked."""
+    given = model.get_params(deep=False)
+    for name in CONFIGS.keys() & given.keys():
+        check_kind(name, given[name], CONFIGS[name])
+    check_positive("time_limit", given["time_limit"], optional=True)
+    return dict(given)
+
+
+def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+    """Specification of an estimator's parameters and of those that it fixes, checked."""
+    given = check_configs(model)
+    own = {name: given[name] for name in SPECIFIED if name in given}
+    return ModelSpec(**{**own, **fixed})
+
+
+def training_of(model: Any) -> TrainingConfig:
+    """Training settings of an estimator, whose kind is checked."""
+    config: TrainingConfig = TrainingConfig() if model.training is None else model.training
+    if config.checkpoint is not None and model.random_state is None:
+        raise ValueError(
+            "checkpoint needs a random_state: without one no two fits are the same, and one "
+            "that was killed could not be taken up again"
+        )
+    return config
+
+
 def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
     """Log-density of rows of shape (n, d), compiled where the density has a closed formula."""
     compiled = compiled_score(density, compute.torch_dtype, compute.device)
@@ -87,6 +123,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """
 
     density_: Density
+    ensure_all_finite: bool | str = True
+    """Whether rows to score must be finite; "allow-nan" where gaps are integrated out."""
     schema_: Schema | None = None
     """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
 
@@ -107,6 +145,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame with the columns of the fit
+            A row with gaps (NaN) has the marginal density of what it has, where the estimator
+            has marginals.
 
         Returns
         -------
@@ -115,7 +155,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if "density_" not in vars(self):
             check_is_fitted(self)
         if not self._is_ready(X):
-            X = self._numbers(X)
+            X = self._numbers(X, ensure_all_finite=self.ensure_all_finite)
         return self._log_density(cast("Array", X))
 
     def _numbers(self, X: Any, *, ensure_all_finite: bool | str = True) -> Array:
@@ -227,10 +267,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return torch.tensor(rows), torch.tensor(weight)
 
     def _schema(self, X: Any) -> Schema | None:
-        """Schema of a data frame, or of an array whose columns have kinds."""
-        columns = getattr(self, "columns", None)
-        has_kinds = not isinstance(columns, str | None)
-        return Schema.infer(X, columns) if has_kinds or as_frame(X) is not None else None
+        """Schema of a data frame of real columns."""
+        return None if as_frame(X) is None else Schema.infer(X, self._kinds())
+
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return getattr(self, "columns", None)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.base import Array, DensityEstimator, log_density
 from qaffde.estimators.columns import (
     Column,
     Region,
@@ -31,6 +32,24 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
     """
+
+    ensure_all_finite = "allow-nan"
+
+    def _log_density(self, rows: Array) -> Array:
+        """Log-density of rows; what is missing is integrated out."""
+        gaps = np.isnan(rows)
+        if isinstance(self.density_, TableDensity) or not gaps.any():
+            return super()._log_density(rows)
+        log_p = np.zeros(len(rows))
+        patterns, group = np.unique(gaps, axis=0, return_inverse=True)
+        for number, missing in enumerate(patterns):
+            have, which = np.flatnonzero(~missing).tolist(), group.ravel() == number
+            known = rows[which][:, have]
+            if len(have) == rows.shape[1]:
+                log_p[which] = super()._log_density(known)
+            elif have:
+                log_p[which] = log_density(self._mixture().marginal(have), known, self._compute())
+        return log_p
 
     def marginal(self, columns: Iterable[Column]) -> "DerivedDensity":
         """Density of some columns, in the order given; the others are integrated out.
@@ -262,6 +281,8 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
+        if isinstance(self.density_, TableDensity):
+            raise ValueError("the density of a table is a mixture and has no density matrix")
         return find_born(self.density_).spectrum()
 
     def _mixture(self) -> BornMixture | MappedMixture | TableDensity:
@@ -298,12 +319,13 @@ def _filled(density: Any, rows: Tensor, method: str, generator: Generator) -> Te
     return rows
 
 
+@dataclass(eq=False, repr=False)
 class DerivedDensity(BornEstimator):
     """A marginal or conditional of a fitted density: a density estimator that is born fitted.
 
     Parameters
     ----------
-    density : qaffde.nn.BornMixture or qaffde.nn.MappedMixture
+    density : qaffde.nn.BornMixture, qaffde.nn.MappedMixture or qaffde.nn.TableDensity
     feature_names : ndarray of str, optional
     schema : Schema, optional
 
@@ -317,15 +339,9 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    def __init__(
-        self,
-        density: BornMixture | MappedMixture | TableDensity,
-        feature_names: Any = None,
-        schema: Schema | None = None,
-    ) -> None:
-        self.density = density
-        self.feature_names = feature_names
-        self.schema = schema
+    density: BornMixture | MappedMixture | TableDensity
+    feature_names: Any = None
+    schema: Schema | None = None
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""

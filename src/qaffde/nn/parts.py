@@ -116,6 +116,22 @@ class PartsDensity(Density):
         return self.fill(nothing, generator)
 
 
+def gap_patterns(x: Tensor) -> list[tuple[list[int], list[int], Tensor]]:
+    """Known and missing columns, and the rows that have them so, of x (n, d) with NaN."""
+    missing = x.isnan()
+    if not missing.any():
+        return [(list(range(x.shape[1])), [], torch.ones(len(x), dtype=torch.bool))]
+    patterns, group = missing.unique(dim=0, return_inverse=True)
+    return [
+        (
+            (~pattern).nonzero()[:, 0].tolist(),
+            pattern.nonzero()[:, 0].tolist(),
+            group == number,
+        )
+        for number, pattern in enumerate(patterns)
+    ]
+
+
 def circle_rule() -> tuple[Tensor, Tensor]:
     """Nodes and weights for integrals over a circle."""
     edges = torch.linspace(0, 1, CIRCLE_PANELS + 1, dtype=torch.float64)

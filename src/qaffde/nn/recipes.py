@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qaffde import nn
 from qaffde.files import fields as check
-from qaffde.files.fields import Fields, item, number, optional, positive, reals
+from qaffde.files.fields import Fields, checked, item, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import (
@@ -19,9 +19,13 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
+from qaffde.nn.parts import MAX_DEVIATION, Part
+from qaffde.parameters import check_choice
 
 MAX_FREQUENCY = 1e7
 """A density of one column is a series of about as many terms."""
+ROUNDING = 1e-9
+"""Of the logarithm of a sum of masses."""
 MAX_FUNCTIONS = 1024
 """Of one part of a table."""
 MAX_COEFFICIENT = 1e100
@@ -93,6 +97,37 @@ def _knots(f: Fields, name: str, value: Any, *, above: float = -math.inf) -> Non
     else:
         f.agree(name, "K", 0)
         f.require(value.dtype == torch.float64 and value.ndim == 1, name, "is of another type")
+
+
+def _code_factor(f: Fields) -> nn.CodeFactor:
+    total = f["log_mass"].logsumexp(1)
+    f.require((total.abs() < ROUNDING).all(), "log_mass", "does not sum to one")
+    return nn.CodeFactor(**f)
+
+
+def _circle_factor(f: Fields) -> nn.CircleFactor:
+    f.require((f["deviation"] <= MAX_DEVIATION).all(), "deviation", "is out of range")
+    return nn.CircleFactor(**f)
+
+
+def _factored(f: Fields) -> nn.FactoredMixture:
+    lines, factors = f["lines"], f["factors"]
+    n_lines = sum(part.is_line for part in f["parts"])
+    kinds = [part for part in f["parts"] if not part.is_line]
+    fits = [factor.part for factor in factors] == kinds
+    f.require(fits, "factors", "are not those of the parts")
+    f.require((0 if lines is None else lines.n_dims) == n_lines, "lines", "are not the parts")
+    if lines is not None:
+        f.agree("lines", "K", len(lines.terms))
+    f.require(f["log_weights"].max().isfinite(), "log_weights", "leave nothing")
+    return nn.FactoredMixture(**f)
+
+
+def _table(f: Fields) -> nn.TableDensity:
+    parts = tuple(part for column in f["columns"] for part in column.parts)
+    f.require(parts == f["density"].parts, "columns", "are not those of the parts")
+    f.agree("columns", "d", len(f["columns"]))
+    return nn.TableDensity(**f)
 
 
 def _form(f: Fields) -> TrigonometricForm:
@@ -195,13 +230,6 @@ def _parts_of(train: nn.TensorTrain) -> dict[str, Any]:
         "start": train.start,
         "end": train.end.detach(),
     }
-
-
-def _table(f: Fields) -> nn.TableDensity:
-    parts = tuple(part for column in f["columns"] for part in column.parts)
-    f.require(f["density"].parts == parts, "density", "does not fit the columns")
-    f.agree("columns", "d", len(f["columns"]))
-    return nn.TableDensity(**f)
 
 
 _limited = partial(reals, most=MAX_COEFFICIENT)
@@ -316,6 +344,27 @@ RECIPES |= {
         law=item(Law),
         W=reals("H", "k"),
     ),
+    "Part": Recipe(
+        Part, kind=checked(check_choice, choices=("line", "circle", "codes")), size=check.whole(0)
+    ),
+    "CodeFactor": Recipe(nn.CodeFactor, _code_factor, log_mass=reals("K", "C", finite=False)),
+    "CircleFactor": Recipe(
+        nn.CircleFactor, _circle_factor, mean=reals("K"), deviation=positive("K")
+    ),
+    "FactoredMixture": Recipe(
+        nn.FactoredMixture,
+        _factored,
+        lambda m: {
+            "parts": m.parts,
+            "log_weights": m.log_weights,
+            "lines": m.lines,
+            "factors": list(m.factors),
+        },
+        parts=check.items(item(Part), tuple, least=1),
+        log_weights=reals("K", finite=False),
+        lines=optional(item(nn.BornMixture, c="d")),
+        factors=check.items(item(nn.Factor, K="K")),
+    ),
     "WaveBasis": Recipe(
         nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), knots=reals(2, "J")
     ),
@@ -337,10 +386,7 @@ RECIPES |= {
     "RealColumn": Recipe(nn.RealColumn, map=item(nn.ColumnMap)),
     "CircleColumn": Recipe(nn.CircleColumn, period=number(0), start=number()),
     "CodeColumn": Recipe(
-        nn.CodeColumn,
-        size=check.whole(1, MAX_FREQUENCY),
-        first=check.whole(-MAX_FREQUENCY, MAX_FREQUENCY),
-        has_order=item(bool),
+        nn.CodeColumn, size=check.whole(), first=check.whole(-(2**53)), has_order=item(bool)
     ),
     "AtomColumn": Recipe(nn.AtomColumn, value=number(), rest=item(nn.RealColumn)),
     "TableDensity": Recipe(

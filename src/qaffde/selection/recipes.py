@@ -9,11 +9,18 @@ from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
-from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures, GaussianMeasure
+from qaffde.nn import (
+    BaseMeasure,
+    ColumnMaps,
+    FourierFeatures,
+    TableColumn,
+)
 from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
+from qaffde.selection.table_mixture import CodeLaw
+from qaffde.selection.tables import TablePlan
 from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import MEASUREMENTS, ClassSums
 from qaffde.training.closed_form import READINGS, Sums
@@ -34,7 +41,6 @@ def _plan(f: Fields) -> Plan:
     check_axes(f, "location", f["axes"], f["noise"])
     classes = f["method"] == "classifier"
     f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
-    f.require(not classes or isinstance(f["measure"], GaussianMeasure), "measure", "is another")
     charge_gram(f)
     return Plan(**f)
 
@@ -61,6 +67,24 @@ def _background(f: Fields, name: str, value: Any) -> None:
     """A share, or zero, where there is none."""
     if value != 0:
         check_share(name, value, auto=True)
+
+
+def _units(f: Fields, name: str, value: Any) -> None:
+    """A finite double for each line, of which there may be none."""
+    item(torch.Tensor)(f, name, value)
+    if value.numel():
+        reals("c", positive=name == "scale")(f, name, value)
+    else:
+        f.agree(name, "c", 0)
+
+
+def _table_plan(f: Fields) -> TablePlan:
+    f.agree("columns", "d", len(f["columns"]))
+    parts = [part for column in f["columns"] for part in column.parts]
+    f.agree("columns", "c", sum(part.is_line for part in parts))
+    n_codes = sum(part.kind == "codes" for part in parts)
+    f.require(len(f["laws"]) == n_codes, "laws", "are not those of the parts")
+    return TablePlan(**f)
 
 
 def _schema(f: Fields) -> Schema:
@@ -98,6 +122,22 @@ RECIPES |= {
         noise=optional(positive()),
         maps=optional(item(ColumnMaps, d="d")),
     ),
+    "TablePlan": Recipe(
+        TablePlan,
+        _table_plan,
+        method=checked(check_choice, choices=("closed_form", "likelihood")),
+        schema=item(Schema, d="d"),
+        columns=items(item(TableColumn), tuple, least=1),
+        location=_units,
+        scale=_units,
+        laws=items(item(CodeLaw), tuple),
+        n_components=check.whole(),
+        background=_background,
+        background_spread=number(0),
+        n_rows=check.whole(),
+        trials=items(item(Trial), tuple),
+    ),
+    "CodeLaw": Recipe(CodeLaw, has_order=item(bool), strength=number(0), width=number(0)),
     "Trial": Recipe(
         Trial, name=item(str), n_rows=check.whole(), log_likelihood=number(), chosen=item(bool)
     ),

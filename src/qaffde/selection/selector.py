@@ -15,7 +15,7 @@ from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
-from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct, within_scale
+from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct
 from qaffde.selection.columns import choose_maps, mapped_summary
 from qaffde.selection.plan import Choice, ModelSpec, Plan, Trial, background_weight, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
@@ -47,17 +47,7 @@ from qaffde.training.run import Run
 class Method(ABC):
     """A way to find a density, or those of classes.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    policy : SelectionPolicy
-    compute : ComputeConfig
-    seed : int
-
-    Attributes
-    ----------
-    tolerance : float
-        Eigenvalues of G below this share of the largest count as zero.
+    Eigenvalues of G below the share `tolerance` of the largest count as zero.
     """
 
     usual_tolerance: float
@@ -237,8 +227,7 @@ class ClosedForm(Method):
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
-        scale = within_scale(search.mixture).clamp(min=policy.min_scale)
-        offered = sized(bases, BaseSpec("mixture", len(search.mixture.weights)))
+        scale, offered = search.within, sized(bases, search.mixture)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
         start = policy.closed_form_start * scale if h is None else h
@@ -318,19 +307,16 @@ class Likelihood(Method):
         """Climb to the best bandwidths and ridge of each base measure, with few rows and features.
 
         The last candidates are compared with more of both: the base measures that few rows do not
-        tell apart and, where nothing asks for features, the mixture alone and its average over the
-        posterior. Bandwidths start at the deviations within a part of the mixture: that is where
-        the density bends.
+        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the
+        deviations within a part of the mixture: that is where the density bends.
         """
         policy, rough, d = self.policy, search.rough, search.Z.shape[1]
-        n, mixture = len(search.splits[rough][0].train), search.mixture
-        start = h
-        if start is None:
-            start = policy.likelihood_start * within_scale(mixture).clamp(min=policy.min_scale)
+        n = len(search.splits[rough][0].train)
+        start = policy.likelihood_start * search.within if h is None else h
         ridge, D = self._ridge(effective_count(search.weight)), self.few_features(n, d)
         widen, others = self._moves(d, given=h is not None)
         summits = []
-        for base in sized(bases, BaseSpec("mixture", len(mixture.weights))):
+        for base in sized(bases, search.mixture):
             first = Choice(base, start, ridge, n_features=D)
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)
@@ -340,10 +326,10 @@ class Likelihood(Method):
             summits = [self._climb(search, summit, others) for summit in summits]
             summits = self._near_best(search, summits)
         if search.is_late(search.fine):
-            return search.simplest(summits, rough, policy.base_errors)
+            return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
-            rivals = self._alone(search, summits[-1]) + rivals
+            rivals = [bare(summits[-1]), *rivals]
         return search.simplest(rivals, search.fine) if len(rivals) > 1 else summits[0]
 
     def _climb(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
@@ -373,14 +359,6 @@ class Likelihood(Method):
         if self.spec.ridge == "auto":
             others.append(stiffer(policy.ridge_step))
         return [] if given else [wider(policy.rough_step)], others
-
-    def _alone(self, search: Search, mixture: Choice) -> list[Choice]:
-        """The mixture without features, and averaged over its posterior."""
-        policy, (n, d) = self.policy, search.splits[search.fine][0].train.shape
-        alone = [bare(mixture)]
-        if d >= policy.min_averaged_columns and n >= policy.averaged_rows * (d + 2):
-            alone.insert(0, replace(alone[0], base=search.averaged[0]))
-        return alone
 
     def unsearched(self, base: BaseSpec, h: Tensor, count: float) -> Choice:
         """Base measure, bandwidth, and the given ridge or the first one of a search."""
@@ -516,16 +494,9 @@ def select(
 class Frame:
     """Rows behind the maps of their columns and in the units of a plan.
 
-    Parameters
-    ----------
-    maps : ColumnMaps or None
-    location, scale : Tensors of shape (d,)
-    summary : Summary
-        Of z = (g(x) − location) / scale.
-    box : Tensor of shape (2, d), optional
-        Known ends of a box, in those units; NaN where they come from the data.
-    axes, noise : Tensors of shapes (d, q), (), optional
-        Principal axes, which z are coordinates along, and the variance in other directions.
+    The summary is one of z = (g(x) − location) / scale; with principal axes (d, q), of the
+    coordinates along them, where `noise` is the variance in other directions. `box` of shape (2,
+    d) are known ends of a box, in those units, NaN where they come from the data.
     """
 
     maps: ColumnMaps | None
@@ -578,15 +549,11 @@ class Frame:
 
 
 class Rehearsal:
-    """Short searches for a model, one for each choice of maps.
+    """Gaussian mixtures of a few rows, one for each choice of maps.
 
-    Called with maps, it returns the held-out log-densities of the model that is found, in the
-    units of the data, and the weights of the held-out rows. These rows are the same for all maps.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        The models found.
+    Called with maps, it returns the held-out log-densities of the mixture, in the units of the
+    data, and the weights of the held-out rows. These rows are the same for all maps. Where maps
+    are chosen, Fourier features add little to a mixture. `trials` are the mixtures found.
     """
 
     def __init__(
@@ -612,12 +579,12 @@ class Rehearsal:
         search = Search(
             z.rows, z.weight, method.scores, policy=policy, seed=self.seed, deadline=self.deadline
         )
-        choice = _choose(search, method, z, None, frame.box)
+        choice = bare(method.unsearched(search.mixture, search.within, z.moments.count))
         splits, weight = search.splits[search.fine], search.held_out_weight(search.fine)
         held_out = torch.cat([split.valid for split in splits])
         scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
         name = "columns as they are" if maps is None else "columns mapped"
-        n = len(splits[0].train) + len(splits[0].valid)
+        n = search.n_rows(search.fine)
         self.trials += (Trial(f"{name}: {choice.base}", n, weighted_mean(scores, weight)),)
         return scores, weight
 

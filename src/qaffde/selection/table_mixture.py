@@ -17,7 +17,7 @@ from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
 from qaffde.nn import CircleFactor, CodeFactor, Factor, Part
-from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION
+from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
 
 SCATTER = 1e-2
 """Variance of the one row that the prior of each component is worth."""
@@ -99,13 +99,10 @@ class TableRows:
     @cached_property
     def patterns(self) -> list[tuple[list[int], list[int], Tensor, Tensor]]:
         """Known and missing lines, numbers of the rows that have them so, and their values."""
-        patterns, group = self.lines.isnan().unique(dim=0, return_inverse=True)
-        found = []
-        for number, missing in enumerate(patterns):
-            rows = (group == number).nonzero()[:, 0]
-            have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
-            found.append((have, lack, rows, self.lines[rows][:, have]))
-        return found
+        return [
+            (have, lack, rows.nonzero()[:, 0], self.lines[rows][:, have])
+            for have, lack, rows in gap_patterns(self.lines)
+        ]
 
     def select(self, rows: Tensor) -> "TableRows":
         """Some of the rows."""

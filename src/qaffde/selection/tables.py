@@ -1,7 +1,7 @@
 """From a table of mixed columns to a plan and a density.
 
 The base measure of a table is a mixture of the parts of its columns
-(:mod:`qaffde.selection.table_mixture`). Its size, the maps of its real columns and the smoothing
+(``table_mixture``). Its size, the maps of its real columns and the smoothing
 of its codes are chosen by the likelihood of held-out rows.
 """
 
@@ -38,7 +38,7 @@ from qaffde.schema import Schema
 from qaffde.selection.columns import bounded_maps, learned_maps
 from qaffde.selection.plan import Trial, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import indistinct, weighted_mean
+from qaffde.selection.search import weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_mixture import (
     CodeLaw,
@@ -196,7 +196,7 @@ def select_table(
     Parameters
     ----------
     X : Tensor of shape (n, d)
-        Rows as :meth:`qaffde.schema.Schema.encode` makes them, NaN where a value is missing.
+        Rows as ``Schema.encode`` makes them, NaN where a value is missing.
     weight : Tensor of shape (n,)
     schema : Schema
     method, transformation : str
@@ -219,15 +219,14 @@ def select_table(
         found.choose(sizes, "columns mapped: " if mapped else "")
         return found
 
-    best = search(mapped=transformation == "normal", auto=False)
-    if transformation == "auto" and len(X) >= policy.mapped_rows:
-        rival = search(mapped=True, auto=True)
-        knots = rival.n_knots / effective_count(weight)
-        close = indistinct(best.scores, rival.scores - knots, best.valid_weight, policy.map_errors)
+    may_map = transformation == "auto" and len(X) >= policy.mapped_rows
+    best = search(mapped=may_map or transformation == "normal", auto=may_map)
+    if may_map and best.n_knots:
+        sizes = (best.plan.n_components,)
+        rival, knots = search(mapped=False, auto=False), best.n_knots / effective_count(weight)
         trials = best.plan.trials + rival.plan.trials
-        best = best if close or not rival.n_knots else rival
-        name = best.chosen
-        trials = tuple(replace(trial, chosen=trial.name == name) for trial in trials)
+        best = best if best.value - knots > rival.value else rival
+        trials = tuple(replace(trial, chosen=trial.name == best.chosen) for trial in trials)
         best.plan = replace(best.plan, trials=trials)
     return replace(best.plan, n_rows=len(X)), best.mixture
 
@@ -240,14 +239,14 @@ class _Search:
     plan : TablePlan
     mixture : TableMixture
         The best one.
-    scores, valid_weight : Tensors of shape (n,)
-        Its log-densities of held-out rows, in units of the data.
+    value : float
+        Its mean log-density of held-out rows, in units of the data.
     chosen : str
         Its name.
     """
 
     mixture: TableMixture
-    scores: Tensor
+    value: float
     chosen: str
 
     def __init__(
@@ -271,11 +270,11 @@ class _Search:
         )
         rows, log_slope = self.plan.rows(X, weight)
         train, valid = hold_out(len(X), policy.valid_share)
-        train = train[: policy.max_choice_rows]
+        train = train[: policy.fine_rows]
         self.held_out = len(valid) > 0
         valid = valid if self.held_out else train
         self.train, self.valid = rows.select(train), rows.select(valid)
-        self.valid_weight, self.log_slope = weight[valid], log_slope[valid]
+        self.log_slope = log_slope[valid]
 
     @property
     def n_knots(self) -> int:
@@ -299,7 +298,7 @@ class _Search:
                 ridge=policy.mixture_ridge,
                 max_iter=policy.mixture_iterations,
             )
-            value = weighted_mean(self._log_density(mixture), self.valid_weight)
+            value = self._judged(mixture)
             found.append((value, mixture))
             trials.append(Trial(f"{name}mixture of {k}", n + len(self.valid.x), value))
             if self.run is not None:
@@ -313,10 +312,11 @@ class _Search:
         self.plan = replace(self.plan, n_components=size, trials=tuple(trials))
         if self.held_out:
             self._smooth()
-        self.scores = self._log_density(self.mixture)
+        self.value = self._judged(self.mixture)
 
-    def _log_density(self, mixture: TableMixture) -> Tensor:
-        return mixture.log_density(self.valid) + self.log_slope
+    def _judged(self, mixture: TableMixture) -> float:
+        log_p = mixture.log_density(self.valid) + self.log_slope
+        return weighted_mean(log_p, self.valid.weight)
 
     def _smooth(self) -> None:
         """Best smoothing of each part that has codes, the components as they are."""
@@ -332,7 +332,7 @@ class _Search:
                     self.train, share, [*laws[:number], trial, *laws[number + 1 :]]
                 )
                 changed = replace(self.mixture, factors=factors)
-                scores[trial] = weighted_mean(self._log_density(changed), self.valid_weight)
+                scores[trial] = self._judged(changed)
             laws[number] = max(scores, key=lambda trial: scores[trial])
         factors = fitted_factors(self.train, share, laws)
         self.mixture = replace(self.mixture, factors=factors)

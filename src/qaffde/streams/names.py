@@ -19,6 +19,12 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
     return pandas.DataFrame(X, columns=list(names))
 
 
+def framed_for(model: Any, X: Array) -> Any:
+    """Rows as numbers, as a table like that of a model's fit."""
+    schema = getattr(model, "schema_", None)
+    return framed(X, names_in(model)) if schema is None else schema.decode(X)
+
+
 def names_of(rows: Any) -> list[str] | None:
     """Names of the columns of a data frame; None where they are not all words.
 

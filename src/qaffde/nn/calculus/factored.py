@@ -18,7 +18,7 @@ from qaffde.nn.calculus.integrals import box_probability
 from qaffde.nn.calculus.mapped import panel_rule
 from qaffde.nn.calculus.mixture import BornMixture, check_given, log_densities, log_values
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region
+from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region, gap_patterns
 
 
 class FactoredMixture(PartsDensity):
@@ -78,7 +78,7 @@ class FactoredMixture(PartsDensity):
         """Log-density (n,) of the known parts of x (n, q): NaN is integrated out."""
         z, log_factor = x[:, self._places()], self._log_factor(x)
         log_p = torch.empty(len(x), dtype=torch.float64)
-        for have, _, rows in _patterns(z):
+        for have, _, rows in gap_patterns(z):
             log_p[rows] = self._log_joint(z[rows][:, have], have, log_factor[rows]).logsumexp(1)
         return log_p
 
@@ -174,7 +174,7 @@ class FactoredMixture(PartsDensity):
         filled, places = x.clone(), self._places()
         z, log_factor = x[:, places], self._log_factor(x)
         component = torch.empty(len(x), dtype=torch.int64)
-        for have, lack, rows in _patterns(z):
+        for have, lack, rows in gap_patterns(z):
             chosen, drawn = self._draw(z[rows][:, have], have, log_factor[rows], generator)
             component[rows] = chosen
             if lack:
@@ -231,7 +231,7 @@ class FactoredMixture(PartsDensity):
         lower, upper = torch.stack(ends, 1).unbind(2)  # type: ignore[arg-type]
         free = (lower == -torch.inf) & (upper == torch.inf)
         marks = torch.where(free, torch.nan, 0.0)
-        for columns, _, rows in _patterns(marks):
+        for columns, _, rows in gap_patterns(marks):
             if columns:
                 low, high = lower[rows][:, columns], upper[rows][:, columns]
                 shares = weights[rows] * self._level().exp()
@@ -251,19 +251,3 @@ class FactoredMixture(PartsDensity):
             for term, level in zip(terms, self._level(), strict=True)
         ]
         return panel_rule(BornMixture(shifted), breaks, plane=plane)
-
-
-def _patterns(x: Tensor) -> list[tuple[list[int], list[int], Tensor]]:
-    """Known and missing columns, and the rows that have them so, of x (n, d) with NaN."""
-    missing = x.isnan()
-    if not missing.any():
-        return [(list(range(x.shape[1])), [], torch.ones(len(x), dtype=torch.bool))]
-    patterns, group = missing.unique(dim=0, return_inverse=True)
-    return [
-        (
-            (~pattern).nonzero()[:, 0].tolist(),
-            pattern.nonzero()[:, 0].tolist(),
-            group == number,
-        )
-        for number, pattern in enumerate(patterns)
-    ]

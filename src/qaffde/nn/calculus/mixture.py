@@ -273,12 +273,7 @@ def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tenso
 def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None:
     """Refuse conditions `x` (n, t) that have no density, or that are too far away for one.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-    x : Tensor of shape (n, t)
-    log_prefactor : Tensor of shape (n,)
-        The largest of the terms'.
+    `log_prefactor` (n,) is the largest of the terms'.
     """
     if x.shape[1] == 0:
         return
