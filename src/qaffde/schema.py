@@ -70,7 +70,7 @@ class Column:
             values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
             own = labels if self.dtype in ("Categorical", "Enum") else None
             return Values(self.name, self.dtype, values, own)
-        whole = isinstance(self.kind, Integer) or "int" in self.dtype.lower()
+        whole = "int" in self.dtype.lower()
         return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
 
     def check(self, numbers: Array) -> None:

@@ -255,7 +255,7 @@ def test_closed_streams(closed, arguments, message, places):
 
 
 def test_too_little_memory_is_told_without_internals(qaffde, places, monkeypatch, tmp_path):
-    monkeypatch.setattr(QAFFDE, "_spec", lambda _: torch.empty(1 << 50, dtype=torch.uint8))
+    monkeypatch.setattr(QAFFDE, "_kinds", lambda _: torch.empty(1 << 50, dtype=torch.uint8))
     result = qaffde("fit", places["data"], "-o", tmp_path / "m")
     assert result.code == 1
     assert result.err.startswith("error: there is not enough memory; try --stream")

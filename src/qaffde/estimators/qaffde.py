@@ -302,8 +302,11 @@ class QAFFDE(BornEstimator):
 
     def _check_sums(self, X: Any = None) -> None:
         """Refuse to add to the fit of a table, or rows that are one."""
-        given = X is not None and as_table(X, None, self._kinds(), self.plan) is not None
-        if given or isinstance(getattr(self, "plan_", None), TablePlan):
+        plan = getattr(self, "plan_", None)
+        first = plan is None and X is not None
+        if isinstance(plan, TablePlan) or (
+            first and as_table(X, None, self._kinds(), self.plan) is not None
+        ):
             raise ValueError(WHOLE)
 
     @property

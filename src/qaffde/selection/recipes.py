@@ -9,12 +9,7 @@ from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
-from qaffde.nn import (
-    BaseMeasure,
-    ColumnMaps,
-    FourierFeatures,
-    TableColumn,
-)
+from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures, TableColumn
 from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.schema import Column, Schema

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from qaffde.extras import import_extra
@@ -20,9 +21,12 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
 
 
 def framed_for(model: Any, X: Array) -> Any:
-    """Rows as numbers, as a table like that of a model's fit."""
+    """Rows as numbers, as a table that a model takes: its labels, and numbers as they are."""
     schema = getattr(model, "schema_", None)
-    return framed(X, names_in(model)) if schema is None else schema.decode(X)
+    if schema is None:
+        return framed(X, names_in(model))
+    columns = (replace(c, dtype="Categorical" if c.codes else "float64") for c in schema.columns)
+    return replace(schema, columns=tuple(columns), library="pandas").decode(X)
 
 
 def names_of(rows: Any) -> list[str] | None:
