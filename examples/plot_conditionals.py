@@ -49,7 +49,7 @@ _ = DensityDisplay.from_estimator(
 
 # %%
 # No tumour has less than no concave points, but nothing told the model: with four columns its base
-# is a mixture of Gaussians, which ends nowhere. Where that matters, ``bounds`` gives the columns
+# is a mixture of Gaussians, which ends nowhere. Where that matters, ``columns=Real(0, 1)`` gives the columns
 # ends, and the density a box for its base.
 #
 # Missing values
