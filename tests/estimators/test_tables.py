@@ -56,11 +56,11 @@ def test_the_density_comes_close_to_the_true_one(model):
 
 
 def test_a_larger_mixture_comes_closer():
-    rows, test = draw(6000, 2), draw(1000, 3)
-    policy = SelectionPolicy(mixture_sizes=(16,))
+    rows, test = draw(5000, 2), draw(500, 3)
+    policy = SelectionPolicy(mixture_sizes=(16,), table_iterations=30)
     kinds = [Category(range(5)), Integer(), Real(lower=0), Periodic(24), Atom(0, Real(lower=0))]
     model = QAFFDE(columns=kinds, policy=policy, random_state=0).fit(rows)
-    assert log_density(test).mean() - model.score(test) < 0.08
+    assert log_density(test).mean() - model.score(test) < 0.1
 
 
 def test_no_mass_at_impossible_values(model):
@@ -136,7 +136,8 @@ X = np.random.default_rng(0).normal(size=(300, 3)) @ np.array([[1, 0.5, 0], [0, 
 def test_arrays_with_gaps_are_fitted(kind):
     rows = X.copy()
     rows[::5, 1] = np.nan
-    model = kind(policy=QUICK, random_state=0).fit(rows)
+    policy = SelectionPolicy(mixture_sizes=(2,))
+    model = kind(policy=policy, random_state=0).fit(rows)
     np.testing.assert_allclose(model.mean(), np.nanmean(rows, axis=0), atol=0.15)
     np.testing.assert_allclose(model.covariance(), np.cov(X.T), atol=0.6)
     assert model.sample(5, random_state=0).shape == (5, 3)
@@ -186,8 +187,14 @@ def test_few_rows():
 
 
 BAD = {
-    "bandwidth=0.3, but a table .* has no Fourier features": ({"bandwidth": 0.3}, TABLE),
-    "base_measure='box', but the base measure of a table": ({"base_measure": "box"}, TABLE),
+    "bandwidth=0.3, but a table .* has no Fourier features": (
+        {"bandwidth": 0.3, "columns": KINDS},
+        TABLE,
+    ),
+    "base_measure='box', but the base measure of a table": (
+        {"base_measure": "box", "columns": KINDS},
+        TABLE,
+    ),
     "columns names 'town', but the table has": ({"columns": {"town": "real"}}, TABLE),
     "column 'age': 'ratio' is not a kind": ({"columns": {"age": "ratio"}}, TABLE),
     "column 'region' holds text": ({"columns": None}, TABLE),

@@ -120,6 +120,12 @@ def test_kinds_of_columns():
     assert (drawn["rain"] == 0).mean() == pytest.approx(0.4, abs=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:time_limit has ended")
+def test_a_time_limit_shortens_the_training():
+    model = QAFFDETensorTrain(time_limit=0.2, random_state=0).fit(ring(2000, 0))
+    assert model.history_.steps[-1] < 500
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -228,7 +228,7 @@ def test_a_bad_value_names_its_row_and_changes_nothing(value, word):
     bad[2000, 1] = value
     frames = [FRAME[NAMES], FRAME[NAMES].assign(b=bad[:, 1])]
     cases = {
-        f"row 2000 has {word} in column 1": ([X], bad),
+        f"row 2000 has {word} in column 1": ([X], chunks([bad])),
         f"row {N + 2000} has {word} in column 'b'": (frames[:1], chunks(frames)),
     }
     for message, (good, source) in cases.items():

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+import qaffde.nn.recipes  # noqa: F401 (registers recipes)
+from qaffde import FileError
+from qaffde.files.fields import Fields
+from qaffde.files.values import RECIPES
 from qaffde.nn import CircleFactor, CodeFactor
 from qaffde.nn.parts import CIRCLE, LINE, Part
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
@@ -110,3 +114,16 @@ def test_integers_are_smoothed_over_neighbors():
     counts = torch.tensor(rng.multinomial(300, truth.numpy()))[None].double()
     rough, smooth = (CodeLaw(True, 1.0, width).masses(counts)[0] for width in (0.01, 1.0))
     assert (truth * (truth / smooth).log()).sum() < 0.5 * (truth * (truth / rough).log()).sum()
+
+
+def test_files_refuse_masses_and_parts_that_do_not_fit():
+    masses = torch.zeros(1, 2).double()
+    coin = CodeFactor(masses - np.log(2))
+    mixture = {"parts": (LINE,), "log_weights": real([0.0]), "lines": None, "factors": [coin]}
+    for name, fields, message in (
+        ("CodeFactor", {"log_mass": masses}, "does not sum to one"),
+        ("FactoredMixture", mixture, "factors are not those of the parts"),
+        ("Part", {"kind": "square", "size": 0}, "square"),
+    ):
+        with pytest.raises((FileError, ValueError), match=message):
+            RECIPES[name].read(Fields(name, fields))

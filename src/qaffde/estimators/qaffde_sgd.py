@@ -194,10 +194,10 @@ class QAFFDESGD(BornEstimator):
         config = self._config()
         table = as_table(X, sample_weight, self._kinds(), self.plan)
         if table is not None:
-            found: Any = fit_table(self, table, "likelihood", self._seed())
-            self.plan_, self.density_ = found
-            self.rank_ = self.n_fourier_features_ = 1
+            self.plan_: Any
+            self.plan_, self.density_ = fit_table(self, table, "likelihood", self._seed())
             self.history_: list[History] = []
+            self.rank_, self.n_fourier_features_ = 1, 1
             return self
         source = self._source(X, sample_weight)
         spec = self._spec()

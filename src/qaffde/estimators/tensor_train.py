@@ -1,6 +1,7 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 from warnings import warn
@@ -31,7 +32,7 @@ from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
-MAX_CELLS, CELL_ROWS = 150, 100
+MAX_CELLS, CELL_ROWS = 150, 50
 """Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
@@ -56,7 +57,7 @@ class QAFFDETensorTrain(BornEstimator):
     n_features : int or "auto", default="auto"
         Number K of functions of a column; "auto" is up to 48, fewer for few rows.
     bond : int or "auto", default="auto"
-        Size χ of the matrices; "auto" is up to 128, by the cube root of the number of rows.
+        Size χ of the matrices; "auto" is up to 96, by the cube root of the number of rows.
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     bounds : pair or d pairs of floats, optional
@@ -172,7 +173,8 @@ class QAFFDETensorTrain(BornEstimator):
         """Columns as parts, those of real numbers behind maps to their normal scores."""
         ends = read_bounds(self.bounds, rows.shape[1])
         check_inside(ends, rows, range(len(rows)))
-        kinds = [Real()] * rows.shape[1] if self.schema_ is None else self.schema_.kinds
+        plain: Sequence[Kind] = [Real()] * rows.shape[1]
+        kinds = plain if self.schema_ is None else self.schema_.kinds
         if ends is not None:
             kinds = [_bounded(kind, own.tolist()) for kind, own in zip(kinds, ends.T, strict=True)]
         policy = DEFAULT_POLICY if self.policy is None else self.policy

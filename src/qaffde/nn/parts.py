@@ -20,6 +20,8 @@ REACH = 8.5
 """Deviations beyond which a normal law adds nothing."""
 MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
+WIDE, HARMONICS = 0.1, 14
+"""Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
 CIRCLE_PANELS = 128
 Region = Tensor | None
 """Of one part: ends (n, 2) on a line or circle, a mask (n, C) of codes, or None for all of it."""
@@ -247,25 +249,36 @@ class CircleFactor(Factor):
         """A circle."""
         return CIRCLE
 
-    def _windings(self, away: int = 0) -> range:
-        """Turns that matter for values up to so many turns further away than half of one."""
-        most = math.ceil(0.5 + REACH * float(self.deviation.max())) + away
-        return range(-most, most + 1)
-
     def log_values(self, x: Tensor) -> Tensor:
-        """Logarithm of the sum over windings."""
+        """Logarithm of the sum over windings or, of wide laws, of their Fourier series."""
+        wide = self.deviation > WIDE
+        if wide.any() and not wide.all():
+            total = torch.empty(len(x), len(self.mean), dtype=torch.float64)
+            for part in (wide, ~wide):
+                total[:, part] = self.select(part).log_values(x)
+            return total
+        if wide.all():
+            return self._series(x).log()
         away = x[:, None] - self.mean
         away = away - away.round()
-        total = torch.full_like(away, -torch.inf)
-        for turn in self._windings():
+        total = -0.5 * (away / self.deviation).square()
+        for turn in (-1, 1):  # two turns away are e^−100 of it
             total = torch.logaddexp(total, -0.5 * ((away + turn) / self.deviation).square())
         return total - (self.deviation * math.sqrt(2 * math.pi)).log()
+
+    def _series(self, x: Tensor) -> Tensor:
+        """Densities (n, K) as 1 + 2 Σ exp(−σ²ω²/2) cos ω(x − μ), over whole turns ω."""
+        omega = 2 * math.pi * torch.arange(1, HARMONICS + 1, dtype=torch.float64)
+        size = (-0.5 * (self.deviation[:, None] * omega).square()).exp()  # (K, J)
+        at, of = x[:, None] * omega, self.mean[:, None] * omega
+        return 1 + 2 * (at.cos() @ (size * of.cos()).T + at.sin() @ (size * of.sin()).T)
 
     def masses(self, region: Tensor) -> Tensor:
         """Sums of normal probabilities."""
         low, high = (end[:, None] - self.mean % 1 for end in region.T)
         total = torch.zeros_like(low)
-        for turn in self._windings(away=2):
+        most = 2 + math.ceil(REACH * float(self.deviation.max()))
+        for turn in range(-most, most + 1):
             total += torch.special.ndtr((high + turn) / self.deviation)
             total -= torch.special.ndtr((low + turn) / self.deviation)
         return total

@@ -150,7 +150,7 @@ class TensorTrain(PartsDensity):
         self, sites: Sequence[int], places: Sequence[int], **changes: Any
     ) -> "TensorTrain":
         """A train of some of the parts that does not learn."""
-        given = {
+        given: dict[str, Any] = {
             "mixers": [self.mixers[t].detach() for t in sites],
             "loadings": [self.loadings[t].detach() for t in sites],
             "start": self.start,

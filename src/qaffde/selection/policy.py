@@ -99,9 +99,11 @@ class SelectionPolicy:
         must raise the held-out likelihood.
     map_trial_rows : int, default=10_000
         Rows of the mixtures that compare columns with and without maps.
-    table_iterations, max_codes : int, default=100, 2000
-        Of a table of mixed columns: iterations of expectation–maximization, and the most values
-        of an integer column.
+    table_rows, table_choice_iterations, table_iterations : int, default=28_000, 25, 100
+        Of a table of mixed columns: rows that mixtures are compared on, and iterations of
+        expectation–maximization then and in the end.
+    max_codes : int, default=2000
+        Most values of an integer column.
     code_strengths, code_widths : tuple of float
         Rows that the masses of codes over all components are worth in each one, and widths of the
         kernel that smooths integers, in Silverman's bandwidths.
@@ -190,6 +192,8 @@ class SelectionPolicy:
     mapped_rows: int = 200
     map_errors: float = 2.0
     map_trial_rows: int = 10_000
+    table_rows: int = 28_000
+    table_choice_iterations: int = 25
     table_iterations: int = 100
     max_codes: int = 2000
     code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)

@@ -211,7 +211,7 @@ def select_table(
     policy = DEFAULT_POLICY if policy is None else policy
     sizes = policy.mixture_sizes if n_components is None else (n_components,)
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
-    chosen = order[: policy.fine_rows]
+    chosen = order[: policy.table_rows]
 
     def search(*, mapped: bool, auto: bool) -> _Search:
         columns = table_columns(X, weight, schema.kinds, policy, seed, mapped=mapped, auto=auto)
@@ -270,7 +270,6 @@ class _Search:
         )
         rows, log_slope = self.plan.rows(X, weight)
         train, valid = hold_out(len(X), policy.valid_share)
-        train = train[: policy.fine_rows]
         self.held_out = len(valid) > 0
         valid = valid if self.held_out else train
         self.train, self.valid = rows.select(train), rows.select(valid)
@@ -296,7 +295,7 @@ class _Search:
                 self.plan.laws,
                 generator,
                 ridge=policy.mixture_ridge,
-                max_iter=policy.mixture_iterations,
+                max_iter=policy.table_choice_iterations,
             )
             value = self._judged(mixture)
             found.append((value, mixture))

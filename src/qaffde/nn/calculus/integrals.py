@@ -55,8 +55,8 @@ def box_probability(
 ) -> tuple[Tensor, Tensor]:
     """Integral (n,) of a sum of terms over boxes, and the error of each, zero for a closed form.
 
-    The terms have total mass one, or have it with the factors `shares` (n, K) in each box. Boxes
-    have ends of shape (n, d), of which at least one is finite in each column.
+    The terms have total mass one, after multiplication by `shares` of shape (n, K) if they are
+    given. Boxes have ends of shape (n, d), of which at least one is finite in each column.
     """
     budget = AFFORDABLE / len(terms)
     parts = [_term_probability(term, lower, upper, budget) for term in terms]
