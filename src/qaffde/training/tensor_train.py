@@ -17,8 +17,8 @@ from numbers import Real
 import torch
 from torch import Generator, Tensor, nn
 
+from qaffde.functional.contraction import log_norm
 from qaffde.nn import CircleBasis, CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
-from qaffde.nn.tensor_train import log_norm
 from qaffde.parameters import check_count, check_positive, check_share
 from qaffde.training.config import LoopConfig
 from qaffde.training.loop import train as run_loop
