@@ -105,10 +105,7 @@ def known_ends(model: Any, source: Any = None) -> Any:
 def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePlan, TableDensity]:
     """Plan and density of a table with the parameters of an estimator."""
     _check_parameters(model)
-    names = [column.name for column in table.schema.columns]
-    named = all(isinstance(name, str) for name in names)
-    declare_columns(model, len(names), names if named else None, reset=True)
-    model.schema_ = table.schema
+    declare_table(model, table)
     run = Run(model.time_limit, verbose=bool(model.verbose))
     plan, start = model.plan, None
     if plan is None:
@@ -135,6 +132,14 @@ def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePl
         plan, table.rows, table.weight, start=start, policy=model.policy, seed=seed
     )
     return plan, density
+
+
+def declare_table(model: Any, table: Table) -> None:
+    """Let the columns of an estimator be those of a table from now on."""
+    names = [column.name for column in table.schema.columns]
+    named = all(isinstance(name, str) for name in names)
+    declare_columns(model, len(names), names if named else None, reset=True)
+    model.schema_ = table.schema
 
 
 def kinds_of(model: Any) -> Any:
