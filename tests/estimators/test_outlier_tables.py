@@ -23,9 +23,18 @@ def detector():
     return QAFFDEOutlierDetector(QAFFDE(base_measure=2, random_state=0), random_state=0).fit(TABLE)
 
 
-def test_a_usual_age_of_another_city_is_an_outlier(detector, tmp_path):
-    rows = pd.DataFrame({"city": ["Cali", "Cali"], "age": [20, 75], "size": [0.0, 1.0]})
-    assert detector.predict(rows).tolist() == [1, -1]
+def test_rows_are_judged_by_all_their_columns(detector, tmp_path):
+    rows = pd.DataFrame(
+        {
+            "city": ["Cali", "Cali", "Bogotá", "Cali"],
+            "age": [20, 60, 60, 20],
+            "size": [0, 0, 0, 9.0],
+        }
+    )
+    assert detector.predict(rows).tolist()[::2] == [1, 1]
+    assert detector.predict(rows[3:]).tolist() == [-1]
+    usual, elsewhere = detector.score_samples(rows)[:2]
+    assert elsewhere < usual - 4
     detector.save(tmp_path / "detector")
     again = load(tmp_path / "detector")
     np.testing.assert_allclose(again.score_samples(TABLE), detector.score_samples(TABLE))
