@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from benchmarks.commands import run_and_report
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde.streams import chunks
 from qaffde.streams.chunked import print_progress
 
@@ -43,7 +43,7 @@ TEST_ROWS = 10_000
 SHARES = (0.01, 0.1, 0.5, 1.0)
 """Of the rows, after which the resident set is read."""
 TARGET_ROWS, TARGET_MIB = 100_000_000, 1024.0
-GIVEN = {"bandwidth": 0.15, "bounds": (-8.0, 6.0)}
+GIVEN = {"bandwidth": 0.15, "columns": Real(-8.0, 6.0)}
 
 
 def draw(n: int, d: int, seed: int) -> NDArray[np.float64]:
@@ -171,7 +171,7 @@ def measure(source: str, n: int, d: int, data: Any, parameters: dict[str, Any]) 
         "data_mib": round(8 * n * d / 2**20, 1),
         "disk_mib": round(disk_bytes(data) / 2**20, 1),
         "n_features": model.n_fourier_features_,
-        "frame": "given" if "bounds" in parameters else "chosen",
+        "frame": "given" if "columns" in parameters else "chosen",
         "base_measure": model.base_measure_,
         "seconds": round(seconds, 2),
         "rows_per_second": round(n / seconds),
@@ -274,7 +274,7 @@ def _parser() -> ArgumentParser:
     add("--columns", type=int, default=2, metavar="d")
     add("--features", type=int, default=N_FEATURES, metavar="D")
     add("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
-    add("--given", action="store_true", help="give bandwidth and bounds")
+    add("--given", action="store_true", help="give bandwidth and ends of the columns")
     add("--folder", type=Path, default=None, help="where the data are written")
     return commands.parser
 

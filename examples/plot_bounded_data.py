@@ -3,7 +3,7 @@ Data that end at an edge
 ========================
 
 Shares lie between 0 and 1, and waiting times above 0. A kernel density estimate bleeds over such
-an edge, and is half as high as it should be right at it. With ``bounds`` the density stays inside.
+an edge, and is half as high as it should be right at it. With known ends the density stays inside.
 
 A kernel at a row near the edge has a part of its mass beyond it. Here the rows are shares with
 density :math:`2(1 - x)`, which is highest where it ends.
@@ -13,12 +13,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KernelDensity
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 
 COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}
 shares = 1 - np.sqrt(np.random.default_rng(0).random((5000, 1)))
 models = {
-    "QAFFDE": QAFFDE(bandwidth=0.05, bounds=(0, 1), random_state=0).fit(shares),
+    "QAFFDE": QAFFDE(bandwidth=0.05, columns=Real(0, 1), random_state=0).fit(shares),
     "KDE": KernelDensity(bandwidth=0.05).fit(shares),
 }
 
@@ -51,7 +51,7 @@ rng = np.random.default_rng(0)
 first = rng.uniform(-4, 4, 5000)
 X = np.column_stack([first, rng.normal(np.sin(np.pi * first / 2), 0.4)])
 models = {
-    "QAFFDE": QAFFDE(bandwidth=0.2, bounds=[(-4, 4), (None, None)], random_state=0).fit(X),
+    "QAFFDE": QAFFDE(bandwidth=0.2, columns=[Real(-4, 4), Real()], random_state=0).fit(X),
     "KDE": KernelDensity(bandwidth=0.2).fit(X),
 }
 points = np.stack(np.meshgrid(np.linspace(-5, 5, 201), np.linspace(-2.5, 2.5, 101)), axis=-1)

@@ -6,17 +6,17 @@ All that a fit knows of its rows is a sum over them. So rows can come in chunks,
 machines, and leave again, and the result is that of one fit, to rounding.
 
 The sum is :math:`\rho = \sum_i w_i \phi(x_i) \phi(x_i)^\top`. What it is a sum *of*, the features,
-has to be settled before the first row counts: with numbers for ``bandwidth`` and ``bounds`` no row
-has a say in it.
+has to be settled before the first row counts: with numbers for ``bandwidth`` and for the ends of
+the columns it does not depend on any row.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 
 rng = np.random.default_rng(0)
-SETTINGS = {"bounds": (-5, 5), "bandwidth": 0.3, "random_state": 0}
+SETTINGS = {"columns": Real(-5, 5), "bandwidth": 0.3, "random_state": 0}
 
 
 def rows(day: float, n: int = 2000) -> np.ndarray:

@@ -12,7 +12,10 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDETensorTrain,
+    Real,
     SelectionPolicy,
+    TensorTrainConfig,
     TrainingConfig,
 )
 
@@ -22,13 +25,15 @@ FRAME = pd.DataFrame(X, columns=["height", "weight"])
 CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
 CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
 
+SHORT = TensorTrainConfig(max_steps=5, bond=4, n_functions=5)
+
 
 def _labels():
     return np.where(X[:, 0] > 2, "large", "small")
 
 
 MODELS = {
-    "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", bounds=[(-9, 9), (-9, 9)]).fit(X),
+    "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", columns=Real(-9, 9)).fit(X),
     "QAFFDE gaussian": lambda: QAFFDE(**CLOSED, base_measure="gaussian").fit(FRAME),
     "QAFFDE mixture": lambda: QAFFDE(**CLOSED, base_measure=2, features="random").fit(X),
     "QAFFDE stream": lambda: QAFFDE(**CLOSED).partial_fit(FRAME[:70]).partial_fit(FRAME[70:]),
@@ -42,6 +47,8 @@ MODELS = {
     "QAFFDESGD mixture": lambda: QAFFDESGD(**CONVEX, base_measure=2).fit(FRAME),
     "QAFFDESGD gaussian": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian").fit(X),
     "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, base_measure="kernel").fit(X),
+    "tensor train": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(FRAME),
+    "marginal of train": lambda: fitted("tensor train").marginal(["weight"]),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
     ).fit(FRAME),

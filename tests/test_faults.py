@@ -15,7 +15,7 @@ faults = pytest.importorskip(
 pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from benchmarks import soak  # noqa: E402
-from benchmarks.faults import tables  # noqa: E402
+from benchmarks.faults import attempts, tables  # noqa: E402
 from benchmarks.faults.attempts import Kind, in_child, tried  # noqa: E402
 from experiments.rows import read_rows  # noqa: E402
 
@@ -62,6 +62,11 @@ def kind(attempt, **options):
     return Kind("any", lambda folder: attempt, frozenset({"fine"}), 1.0, **options)
 
 
+def work_on(rng):
+    while True:
+        pass
+
+
 def hang(rng):
     time.sleep(60)
     return "fine"
@@ -78,13 +83,15 @@ FAILURES = {
     "an error": (lambda rng: str([][1]), "IndexError at test_faults.py"),
     "a crash": (crash, "crashed with exit code -11, attempt 0"),
     "a hang": (hang, "crashed with exit code -14, attempt 0"),
+    "endless work": (work_on, "crashed with exit code -27, attempt 0"),
     "unpickling": (lambda rng: (os.system("true") and "") or "fine", "fine, with os.system"),
 }
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_failures_are_counted(case):
+def test_failures_are_counted(case, monkeypatch):
     attempt, said = FAILURES[case]
+    monkeypatch.setattr(attempts, "PATIENCE", 20 if attempt is work_on else 1)
     row = tried(kind(attempt, watched=True, seconds=1), 2)
     assert (row["tried"], row["held"]) == (2, 0)
     assert next(iter(row["outcomes"])).startswith(said)

@@ -25,6 +25,8 @@ from experiments.rows import Row, provenance
 
 MEMORY = 6 << 30
 """Bytes beyond what a child begins with: more for a small input is a bomb."""
+PATIENCE = 20
+"""Seconds on the clock for each of the processor's: the machine may be busy."""
 WATCHED = ("os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "pickle.find_class")
 
 Attempt = Callable[[Generator], str]
@@ -48,7 +50,8 @@ class Kind:
     watched : bool
         Whether an attempt may neither unpickle nor start a process.
     seconds : int
-        More for one attempt is a hang, and ends the child.
+        More processor time for one attempt, or PATIENCE times as much on the clock, is a hang, and
+        ends the child.
     """
 
     name: str
@@ -158,9 +161,11 @@ def _work(kind: Kind, first: int, end: int, seed: int, results: Connection) -> N
         for number in range(first, end):
             rng = np.random.default_rng([seed, zlib.crc32(kind.name.encode()), number])
             begin = time.perf_counter()
-            signal.alarm(kind.seconds)
+            signal.setitimer(signal.ITIMER_PROF, kind.seconds)
+            signal.alarm(PATIENCE * kind.seconds)
             what = _outcome(attempt, rng)
             signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             if events:
                 what = f"{what}, with {events.pop()}"
                 events.clear()

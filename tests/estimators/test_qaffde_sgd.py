@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import AffineTransform
 
-from qaffde import QAFFDESGD, SelectionPolicy
+from qaffde import QAFFDE, QAFFDESGD, Real, SelectionPolicy
 from qaffde.nn import BoxMeasure, find_born
 from qaffde.training.likelihood import SOLVERS
 from tests.sgd_models import FEW, FRAME, WEIGHT, Stretch, X, fitted
@@ -78,10 +79,10 @@ def test_mass_is_one_untuned(mass):
 
 def test_mass_is_one_within_bounds(mass):
     rows = np.abs(X[:, :1])
-    model = fitted(rows, bounds=(0, None), base_measure="auto", transformation="normal")
+    model = fitted(rows, columns=Real(0, None), base_measure="auto", transformation="normal")
     assert model.probability(-np.inf, 0) == 0
     assert model.probability(0, np.inf) == pytest.approx(1, abs=1e-9)
-    model = fitted(rows, bounds=(0, 100), base_measure="auto")
+    model = fitted(rows, columns=Real(0, 100), base_measure="auto")
     assert model.base_measure_ == "box"
     assert mass(model, rows) == pytest.approx(1, abs=1e-6)
     measure = find_born(model.density_).measure
@@ -298,6 +299,14 @@ def test_progress_is_printed_only_if_asked(capsys):
     assert "train" in out
 
 
+@pytest.mark.parametrize("estimator", [QAFFDE, QAFFDESGD])
+def test_progress_tells_the_rows_that_there_are(estimator, capsys):
+    # it told those that a search of many would take
+    estimator(32, base_measure=1, verbose=True, random_state=0).fit(FEW)
+    seen = re.findall(r"\((\d+) rows\)", capsys.readouterr().out)
+    assert set(seen) == {str(len(FEW))}
+
+
 # Time
 
 
@@ -309,6 +318,15 @@ def test_after_the_time_limit_the_search_takes_what_it_has():
     whole = fitted(FEW, time_limit=None, **options)
     assert len(cut.plan_.trials) < len(whole.plan_.trials)
     assert np.isfinite(cut.score(FEW))
+
+
+@pytest.mark.filterwarnings("ignore:time_limit has ended the")
+def test_a_search_without_time_takes_its_best_candidate():
+    # it took the box, which leads where held-out rows cannot tell bases apart
+    rows = np.random.default_rng(0).normal(size=(3000, 2))
+    plan = QAFFDESGD(time_limit=1e-6, random_state=0).fit(rows).plan_
+    assert plan.base_measure == "gaussian"
+    assert max(plan.trials, key=lambda trial: trial.log_likelihood).chosen
 
 
 def test_learning_stops_at_the_time_limit():

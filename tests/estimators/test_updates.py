@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from qaffde import QAFFDE, SelectionPolicy
+from qaffde import QAFFDE, Real, SelectionPolicy
 from qaffde.selection import Plan
 
 RNG = np.random.default_rng(0)
@@ -25,7 +25,7 @@ PLANS = {
     "mixture": {"base_measure": 2, "measurement": "direct"},
     "kernel": {"base_measure": "kernel"},
 }
-GIVEN = {"bandwidth": 0.5, "bounds": (-9, 9), "random_state": 0}
+GIVEN = {"bandwidth": 0.5, "columns": Real(-9, 9), "random_state": 0}
 WHOLE = {
     name: QAFFDE(30, 0.6, random_state=0, **options).fit(X) for name, options in PLANS.items()
 }
@@ -240,7 +240,7 @@ BAD = {
     "weights": (lambda m: m.partial_fit(X[:2], sample_weight=[-1, 1]), "Negative values"),
     "outside": (
         lambda m: m.partial_fit(outside()),
-        r"1 rows lie outside the ends of the plan.*row 3: \[99.*give bounds that hold",
+        r"1 rows lie outside the ends of the plan.*row 3: \[99.*give ends that hold",
     ),
     "parameter": (lambda m: m.set_params(rank=0).partial_fit(X), "rank=0 must be a whole number"),
     "other plan": (
@@ -294,6 +294,17 @@ def test_column_names_must_agree():
         first.merge(second)
     with pytest.raises(ValueError, match="feature names should match"):
         first.partial_fit(frames[1])
+
+
+@pytest.mark.parametrize("far", [1e60, 1e300])
+def test_rows_whose_phases_overflow_are_refused(far):
+    # they made the density matrix NaN, and then all scores
+    rows = np.random.default_rng(0).normal(size=(40, 2)) * 1e-100
+    model = QAFFDE(12, 1e-100, base_measure="gaussian", random_state=0).fit(rows)
+    before = model.score_samples(rows)
+    with pytest.raises(ValueError, match=r"outside the ends of the plan.*the first is row 0"):
+        model.partial_fit(np.full((1, 2), far))
+    np.testing.assert_array_equal(model.score_samples(rows), before)
 
 
 def test_a_failed_first_chunk_leaves_the_model_unfitted():

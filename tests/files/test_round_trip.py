@@ -201,7 +201,7 @@ def refused():
             r"ExpTransform, which is not among the classes that files may hold; keep such a model",
         ),
         "subclass": (Mine(), r"files cannot hold a Mine; choose one of QAFFDE, "),
-        "object": (QAFFDE(bounds=object()), r"bounds is a builtins.object"),
+        "object": (QAFFDE(columns=object()), r"columns is a builtins.object"),
         "spoilt": (spoilt, r"would not load again \(BornDensity.factor holds NaN\); fit it again"),
         "type": (QAFFDE(bandwidth=np.array([1j])), r"complex128, which files do not hold"),
         "texts": (

@@ -118,9 +118,13 @@ def test_slices_are_the_exact_conditionals(model):
         np.testing.assert_allclose(y, means(condition, x), rtol=1e-6, atol=1e-12)
     assert display.panel.labels == ["-1, 0", "1, 2"]
     free = DensityDisplay.from_estimator(model, kind="slices")
-    assert (free.panel.name, free.panel.given, len(free.panel.labels)) == ("age", "height", 5)
+    assert (free.panel.scale.name, free.panel.given, len(free.panel.labels)) == (
+        "age",
+        "height",
+        5,
+    )
     first = model.condition({"height": float(model.marginal([0]).ppf(0.1))}).marginal(["age"])
-    expected = means(first, free.panel.x)
+    expected = means(first, free.panel.scale.points)
     np.testing.assert_allclose(free.panel.densities[0], expected, rtol=1e-6, atol=1e-12)
 
 

@@ -7,7 +7,7 @@ from typer import Option
 from qaffde.cli.inputs import load_model, open_data, parse_values, rows_for_model
 from qaffde.cli.options import Columns, Header, Json, Model, Picture, Seed
 from qaffde.cli.output import check_output, print_facts, usage
-from qaffde.streams.names import column_names, find_columns, framed, names_in
+from qaffde.streams.names import column_names, find_columns, framed_for
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -52,7 +52,7 @@ def plot(
     shown = [names[j] for j in chosen] if chosen else names
     kind = natural_kind(len(shown)) if kind == "auto" else kind
     wanted = f"--given takes COLUMN=VALUE,VALUE such as {names[0]}=1,2"
-    values: Any = parse_values(given or (), names, wanted, several=True)
+    values: Any = parse_values(density, given or (), names, wanted, several=True)
     display = DensityDisplay.from_estimator(
         density,
         None if data is None else _rows(data, density, header=header),
@@ -70,4 +70,4 @@ def plot(
 def _rows(data: str, model: Any, *, header: bool | None) -> Any:
     with open_data(data, header=header) as table:
         rows = rows_for_model(table, model, None, "drop")
-        return framed(rows.collect()[0], names_in(model))
+        return framed_for(model, rows.collect()[0])

@@ -1,5 +1,6 @@
 """Classification by one density per class: closed form, gradient descent, behind an encoder."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,15 +14,13 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing, log_density
+from qaffde.estimators.base import Array, all_or_nothing, log_density, spec_of, training_of
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
 from qaffde.parameters import (
     DOUBLE,
     check_choice,
-    check_kind,
-    check_positive,
     check_priors,
     check_sum,
     generator_from,
@@ -48,6 +47,7 @@ def _adds_rows(model: "QAFFDEClassifier") -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     r"""Classifier by Bayes' rule, with one density per class.
 
@@ -75,7 +75,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         "auto", the default, maximizes the likelihood of the classes of held-out rows over the
         closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
         the rows themselves, which gives better densities. Closed forms are sums over rows and
-        differ in how density matrices are read, see ``qaffde.training.class_readings``; "direct"
+        differ in how density matrices are read, see ``qaffde.training.classes``; "direct"
         is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
@@ -132,43 +132,22 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
-    classes_: NDArray[Any]
-    _density: Density | None
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        *,
-        method: str = "auto",
-        n_components: int | str | None = "auto",
-        encoder: Any = None,
-        priors: ArrayLike | None = None,
-        class_weight: Any = None,
-        plan: Plan | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        training: TrainingConfig | None = None,
-        policy: SelectionPolicy | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.method = method
-        self.n_components = n_components
-        self.encoder = encoder
-        self.priors = priors
-        self.class_weight = class_weight
-        self.plan = plan
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.training = training
-        self.policy = policy
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    _: KW_ONLY
+    method: str = "auto"
+    n_components: int | str | None = "auto"
+    encoder: Any = None
+    priors: ArrayLike | None = None
+    class_weight: Any = None
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    training: TrainingConfig | None = None
+    policy: SelectionPolicy | None = None
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -296,25 +275,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def _spec(self, *, more: bool = False) -> ModelSpec:
         check_choice("method", self.method, CLASS_MEASUREMENTS)
-        return ModelSpec(
-            method=CLASSIFIER,
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure="gaussian",
-            transformation=None,
-            measurement=self.method,
-            n_components=self.n_components,
-            open_ended=more,
-        )
+        measured = {"measurement": self.method, "base_measure": "gaussian", "open_ended": more}
+        return spec_of(self, method=CLASSIFIER, transformation=None, **measured)
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
-        check_kind("training", self.training, TrainingConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_positive("time_limit", self.time_limit, optional=True)
-        config = TrainingConfig() if self.training is None else self.training
+        config = training_of(self)
         asked = {
             "encoder": self.encoder is not None,
             "learn_features": config.learn_features,
@@ -330,11 +296,6 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             )
         if asked["augment"] and not asked["encoder"]:
             raise ValueError("augment needs an encoder, which alone sees images")
-        if asked["checkpoint"] and self.random_state is None:
-            raise ValueError(
-                "checkpoint needs a random_state, or a fit that is called again is another one; "
-                "set random_state to a number"
-            )
         return config
 
     def _seeds(self) -> list[int]:

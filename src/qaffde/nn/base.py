@@ -63,17 +63,10 @@ class Density(nn.Module, ABC):
         return self.log_prob(x)
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Compute a value from the density once, and again after the density has changed.
+        """Compute the value of a name once, and again after the density has changed.
 
         A tensor changed in place, a replaced tensor or submodule and a new value of a number are
         changes. Values carry no gradients. They are neither copied nor pickled.
-
-        Parameters
-        ----------
-        name : hashable
-            Of the value.
-        make : callable
-            Computes it.
         """
         kept = self._derived
         if kept is None or not kept.is_current(self):
@@ -120,7 +113,7 @@ class FormulaDensity(Density):
         else:
             formula = self.derived("formula", self.formula)
         log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
-        return log_p.reshape(*x.shape[:-1], *log_p.shape[1:])
+        return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
 
 
 def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import singledispatch
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -433,7 +434,7 @@ def expand(density: Density) -> BornMixture | MappedMixture:
 
 
 @singledispatch
-def expansion(density: Density) -> BornMixture | MappedMixture:
+def expansion(density: Density) -> Any:
     """Sum of terms of a density, computed anew; each class of densities registers its own."""
     raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
 

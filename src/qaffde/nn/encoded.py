@@ -14,16 +14,8 @@ class ImageCoder(nn.Module):
     """Codes of rows by a network, kept within (−1, 1).
 
     Fourier features repeat themselves, and a base measure has its mass in one place: codes that
-    could run away would be seen by neither.
-
-    Parameters
-    ----------
-    encoder : nn.Module
-        From inputs of shape (n, *shape), or (n, d) without one, to codes of shape (n, k).
-    location, scale : Tensors of shape (1,) or (d,)
-        Of the inputs.
-    shape : sequence of int, optional
-        Of one input.
+    could run away would be seen by neither. Inputs are centered and scaled by tensors of shape
+    (1,) or (d,), and reshaped to (n, *shape) if there is a shape; codes are of shape (n, k).
     """
 
     location: Tensor
@@ -91,14 +83,7 @@ class ImageCoder(nn.Module):
 
 
 class EncodedDensity(Density):
-    """Density of the codes of rows: their map has no inverse, so that it is not one of the rows.
-
-    Parameters
-    ----------
-    density : Density
-        Of codes.
-    coder : ImageCoder
-    """
+    """Density of the codes of rows, not of the rows: a network has no inverse."""
 
     def __init__(self, density: Density, coder: ImageCoder) -> None:
         super().__init__()

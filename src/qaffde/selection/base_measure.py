@@ -15,19 +15,11 @@ from qaffde.selection.summary import Moments
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """Specification of a base measure.
+    """Specification of a base measure: "box", "gaussian", "mixture" or "kernel".
 
-    Parameters
-    ----------
-    kind : {"box", "gaussian", "mixture", "kernel"}
-    n_components : int
-        Number of Gaussians of a mixture, or of each mixture of an average.
-    bounds : Tensor of shape (2, d), optional
-        Ends of the box; NaN where they come from the data.
-    roomy : bool
-        Whether a box leaves room for rows to come, see :func:`fit_box`.
-    n_mixtures : int
-        Mixtures, from different starts, that are averaged.
+    `n_components` are those of a mixture, or of each mixture of an average; `n_mixtures`, from
+    different starts, are averaged. `bounds` of shape (2, d) are ends of the box, NaN where they
+    come from the data; a roomy one leaves room for rows to come, see :func:`fit_box`.
     """
 
     kind: str
@@ -110,12 +102,16 @@ def fit_box(
 
 
 def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
-    """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few."""
+    """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few.
+
+    Beside one row of 1e9 the others round away: a share of the trace keeps it positive definite.
+    """
     n, covariance = moments.count, moments.covariance
     d = len(covariance)
     shrinkage = d / (n + d) if n < 10 * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
-    shrunk.diagonal().add_(ridge)
+    rounding = 100 * torch.finfo(shrunk.dtype).eps * float(shrunk.trace())
+    shrunk.diagonal().add_(ridge + rounding)
     return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 

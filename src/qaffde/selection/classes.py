@@ -41,7 +41,30 @@ axes that a direction without axis has at least."""
 
 
 def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
-    """Summary of labeled rows, a block at a time: no second copy of them is made."""
+    """Summary of labeled rows, a block at a time: no second copy of them is made.
+
+    Parameters
+    ----------
+    rows : LabeledRows
+    seed : int
+        Of the sample.
+
+    Returns
+    -------
+    Summary
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from qaffde.selection import LabeledRows, ModelSpec, select, solve
+    >>> X, y = (torch.tensor(part) for part in load_iris(return_X_y=True))
+    >>> rows = LabeledRows(X, y, torch.ones(150).double(), n_classes=3)
+    >>> spec = ModelSpec(method="classifier", measurement="auto", base_measure="gaussian")
+    >>> plan = select(summarize_classes(rows, seed=0), spec)
+    >>> density = solve(plan, rows)
+    >>> density.log_prob(X[[0, 60, 149]]).argmax(1)
+    tensor([0, 1, 2])
+    """
     parts = zip(*(part.split(BLOCK) for part in (rows.X, rows.weight, rows.y)), strict=True)
     return reduce(add, (Summary.of(x.double(), w, seed, SAMPLE_ROWS, y) for x, w, y in parts))
 

@@ -21,6 +21,7 @@ from qaffde.nn import (
     StandardizedDensity,
 )
 from qaffde.parameters import (
+    MAX_BANDWIDTH,
     ComputeConfig,
     check_choice,
     check_count,
@@ -99,9 +100,9 @@ class ModelSpec:
         boxed = self.base_measure in ("auto", "box")
         if self.bounds is not None and not boxed and self.transformation != "normal":
             raise ValueError(
-                "without maps of columns bounds are the ends of a box, but "
+                "without maps of columns known ends are those of a box, but "
                 f"base_measure={self.base_measure!r} and transformation={self.transformation!r}; "
-                'leave bounds out, or set base_measure="box" or transformation="normal"'
+                'leave them out, or set base_measure="box" or transformation="normal"'
             )
 
     @property
@@ -164,15 +165,9 @@ class ModelSpec:
     ) -> list[BaseSpec]:
         """Base measures to compare, the simplest first; size 0 is a size still to be chosen.
 
-        A box is not offered in many columns, where it would be nearly all empty.
-
-        Parameters
-        ----------
-        ends : Tensor of shape (2, d), optional
-            Known ends of a box, in the units of the plan.
-        n, d : int
-            Distinct rows, and columns.
-        policy : SelectionPolicy
+        There are n distinct rows of d columns. `ends` of shape (2, d) are known ends of a box, in
+        the units of the plan. A box is not offered in many columns, where it would be nearly all
+        empty.
         """
         few = n < policy.few_rows
         box = BaseSpec("box", bounds=ends, roomy=self.method == "likelihood")
@@ -208,22 +203,12 @@ def fixed(value: float | str) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Candidate of a search: base measure, bandwidth and how the density is found.
+    """Candidate of a search: base measure, bandwidth (d,) in the units of the plan, and the rest.
 
-    Parameters
-    ----------
-    base : BaseSpec
-    bandwidth : Tensor of shape (d,)
-        In the units of the plan.
-    ridge : float, optional
-        Of maximum likelihood, times the number of rows.
-        Of a classifier: the share of the largest eigenvalue of ρ̄ that is added to all.
-    bare : bool
-        Whether the base measure is left as it is, with one constant feature.
-    measurement, rank
-        Of a classifier: how its density matrices are read.
-    n_features : int
-        Number of features; 0 leaves it to the method.
+    The ridge is that of maximum likelihood, times the number of rows; of a classifier, the share
+    of the largest eigenvalue of ρ̄ that is added to all. A bare one leaves the base measure as it
+    is, with one constant feature. Measurement and rank are those of a classifier. 0 features leave
+    their number to the method.
     """
 
     base: BaseSpec
@@ -348,30 +333,23 @@ class Plan:
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
 
-        Parameters
-        ----------
-        X : Tensor of shape (n, d)
-        number : sequence of int, optional
-            What messages call the rows; from 0 by default.
-
-        Raises
-        ------
-        ValueError
-            If a row lies beyond the reach: the density could not show it where it is.
+        Rows beyond the reach, where the density could not show them, or so far that their phases
+        overflow, are an error. Messages call rows by `number`, from 0 by default.
         """
         centered = self._mapped(X, number) - self.location
         Z = centered / (self.scale if self.axes is None else self.scale[0])
         Z = Z if self.axes is None else Z @ self.axes
-        outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
+        reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
+        outside = ((Z < reach[0]) | (Z > reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
-            ends = self.location + self.scale * self.reach
+            ends = self.location + self.scale * reach
             lower, upper = (ends if self.maps is None else self.maps.inverse(ends)).tolist()
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
                 f"{upper}; the first is row {row if number is None else number[row]}: "
-                f"{X[row].tolist()}. Drop them, give bounds that "
-                "hold all rows to come, or begin with partial_fit and base_measure='auto' or "
+                f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
+                "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
                 "'mixture', which have no ends"
             )
         return Z
@@ -389,7 +367,7 @@ class Plan:
                 f"{len(impossible)} rows have values that the plan holds for impossible: columns "
                 f"go from {lower} to {upper}; the first is row "
                 f"{row if number is None else number[row]}: {X[row].tolist()}. Drop them, or give "
-                "bounds, or transformation=None"
+                "wider ends, or transformation=None"
             )
         return Z
 
@@ -446,12 +424,8 @@ class Plan:
     def complete(self, born: Density, count: float = 1.0) -> MappedDensity | StandardizedDensity:
         """Density of rows: background, units and maps around a Born density of z.
 
-        Parameters
-        ----------
-        born : Density
-            Of z.
-        count : float
-            Effective number of rows, for the weight of the background; classes do without.
+        The effective number `count` of rows is for the weight of the background; classes do
+        without.
         """
         units = self.location, self.scale, self.axes, self.noise
         density = StandardizedDensity(self.defended(born, count), *units)

@@ -99,6 +99,14 @@ class SelectionPolicy:
         must raise the held-out likelihood.
     map_trial_rows : int, default=10_000
         Rows of the mixtures that compare columns with and without maps.
+    table_rows, table_choice_iterations, table_iterations : int, default=28_000, 25, 100
+        Of a table of mixed columns: rows that mixtures are compared on, and iterations of
+        expectation–maximization then and in the end.
+    max_codes : int, default=2000
+        Most values of an integer column.
+    code_strengths, code_widths : tuple of float
+        Rows that the masses of codes over all components are worth in each one, and widths of the
+        kernel that smooths integers, in Silverman's bandwidths.
     kde_rows : int, default=5000
         Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
 
@@ -184,6 +192,12 @@ class SelectionPolicy:
     mapped_rows: int = 200
     map_errors: float = 2.0
     map_trial_rows: int = 10_000
+    table_rows: int = 28_000
+    table_choice_iterations: int = 25
+    table_iterations: int = 100
+    max_codes: int = 2000
+    code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
+    code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
     kde_rows: int = 5000
 
     class_rows: int = 4000

@@ -118,28 +118,12 @@ class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
     Every candidate is drawn from the same seed, so that its value does not depend on what was
-    judged before: only a deadline that is reached changes the result.
+    judged before: only a deadline, on the clock of :func:`time.monotonic`, changes the result.
 
-    Parameters
-    ----------
-    Z, weight : Tensors of shapes (n, d), (n,)
-        Rows in the units of the plan.
-    judge : Judge
-    policy : SelectionPolicy
-    seed : int
-    labels : Tensor of shape (n,), optional
-        Numbers of the classes of the rows.
-    deadline : float
-        On the clock of :func:`time.monotonic`.
-    known : dict of {str: Tensor}, optional
-        Held-out log-densities of candidates that were judged before.
-    report : callable, optional
-        Called as ``report(name, mean)`` after each candidate that was not known.
-
-    Attributes
-    ----------
-    values : dict of {(str, int): (Choice, float)}
-        Candidates by name and number of rows, and their mean held-out log-likelihood.
+    Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
+    `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
+    is called after each other one. `values` are the mean held-out log-likelihoods, by name and
+    number of rows.
     """
 
     def __init__(
@@ -291,7 +275,7 @@ class Search:
 
     def scores(self, choice: Choice, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""
-        name = f"{choice} ({rows} rows)"
+        name = f"{choice} ({self.n_rows(rows)} rows)"
         self._fitted(choice, 0)  # where `measure` begins, be the scores known or not
         if name not in self.known:
             self.known[name] = self._judged(choice, rows)
@@ -307,6 +291,11 @@ class Search:
         ]
         self.seconds[rows] = time.monotonic() - started
         return torch.cat(scores).clamp(min=LEAST_SCORE)
+
+    def n_rows(self, rows: int) -> int:
+        """Rows that there are for splits of so many."""
+        split = self.splits[rows][0]
+        return len(split.train) + len(split.valid)
 
     def held_out_weight(self, rows: int) -> Tensor:
         """Weights of the rows that are held out."""
@@ -378,7 +367,7 @@ class Search:
         return tuple(
             Trial(
                 choice.describe(scale),
-                len(self.splits[rows][0].train) + len(self.splits[rows][0].valid),
+                self.n_rows(rows),
                 value - log_units(rows),
                 chosen=name in same,
             )

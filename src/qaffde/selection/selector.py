@@ -47,17 +47,7 @@ from qaffde.training.run import Run
 class Method(ABC):
     """A way to find a density, or those of classes.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    policy : SelectionPolicy
-    compute : ComputeConfig
-    seed : int
-
-    Attributes
-    ----------
-    tolerance : float
-        Eigenvalues of G below this share of the largest count as zero.
+    Eigenvalues of G below the share `tolerance` of the largest count as zero.
     """
 
     usual_tolerance: float
@@ -336,7 +326,7 @@ class Likelihood(Method):
             summits = [self._climb(search, summit, others) for summit in summits]
             summits = self._near_best(search, summits)
         if search.is_late(search.fine):
-            return search.simplest(summits, rough, policy.base_errors)
+            return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
             rivals = [bare(summits[-1]), *rivals]
@@ -504,16 +494,9 @@ def select(
 class Frame:
     """Rows behind the maps of their columns and in the units of a plan.
 
-    Parameters
-    ----------
-    maps : ColumnMaps or None
-    location, scale : Tensors of shape (d,)
-    summary : Summary
-        Of z = (g(x) − location) / scale.
-    box : Tensor of shape (2, d), optional
-        Known ends of a box, in those units; NaN where they come from the data.
-    axes, noise : Tensors of shapes (d, q), (), optional
-        Principal axes, which z are coordinates along, and the variance in other directions.
+    The summary is one of z = (g(x) − location) / scale; with principal axes (d, q), of the
+    coordinates along them, where `noise` is the variance in other directions. `box` of shape (2,
+    d) are known ends of a box, in those units, NaN where they come from the data.
     """
 
     maps: ColumnMaps | None
@@ -570,12 +553,7 @@ class Rehearsal:
 
     Called with maps, it returns the held-out log-densities of the mixture, in the units of the
     data, and the weights of the held-out rows. These rows are the same for all maps. Where maps
-    are chosen, Fourier features add little to a mixture.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        The mixtures found.
+    are chosen, Fourier features add little to a mixture. `trials` are the mixtures found.
     """
 
     def __init__(
@@ -606,7 +584,7 @@ class Rehearsal:
         held_out = torch.cat([split.valid for split in splits])
         scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
         name = "columns as they are" if maps is None else "columns mapped"
-        n = len(splits[0].train) + len(splits[0].valid)
+        n = search.n_rows(search.fine)
         self.trials += (Trial(f"{name}: {choice.base}", n, weighted_mean(scores, weight)),)
         return scores, weight
 

@@ -163,14 +163,14 @@ class Summary:
         return cls(Moments.of(rows, weight), rows, weight, keys, max_rows, labels)._thinned()
 
     def __add__(self, other: "Summary") -> "Summary":
-        known = self.labels is not None and other.labels is not None
+        labels = [part for part in (self.labels, other.labels) if part is not None]
         return Summary(
             self.moments + other.moments,
             torch.cat([self.rows, other.rows]),
             torch.cat([self.weight, other.weight]),
             torch.cat([self.keys, other.keys]),
             self.max_rows,
-            torch.cat([self.labels, other.labels]) if known else None,  # type: ignore[list-item]
+            torch.cat(labels) if labels else None,
         )._thinned()
 
     @property
@@ -264,16 +264,7 @@ class Source(ABC):
 
 
 class MemorySource(Source):
-    """Rows and weights in memory, already checked.
-
-    Parameters
-    ----------
-    rows, weight : Tensors of shapes (n, d), (n,)
-    names : sequence of str, optional
-    max_rows : int
-        Rows of the sample.
-    peers : Peers
-    """
+    """Rows (n, d) and weights (n,) in memory, already checked."""
 
     def __init__(
         self,
@@ -307,18 +298,10 @@ class MemorySource(Source):
 
 
 class ChunkSource(Source):
-    """Rows that are read a block at a time.
+    """Rows that are read a block at a time, of which there must be a `minimum`.
 
     A summary reads all of them where they can be read again. Of an iterator it keeps the first
     rows until they are summed together with the rest.
-
-    Parameters
-    ----------
-    chunks : Chunks
-    minimum : int, default=2
-        Rows that there must be.
-    max_rows : int
-        Rows of the sample.
     """
 
     def __init__(self, chunks: Chunks, minimum: int = 2, max_rows: int = SAMPLE_ROWS) -> None:
@@ -476,20 +459,10 @@ Names = Sequence[str] | None
 def units(
     moments: Moments, names: Names = None, bandwidth: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Location and scale to unit variance, so that units change nothing but the Jacobian.
+    """Location and scale, of shape (d,), to unit variance: units change nothing but the Jacobian.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of the rows.
-    names : sequence of str, optional
-        Of the columns, for messages.
-    bandwidth : Tensor of shape (d,), optional
-        Scale of a constant column, where the kernel alone makes it a density.
-
-    Returns
-    -------
-    location, scale : Tensors of shape (d,)
+    A given bandwidth is the scale of a constant column, where the kernel alone makes it a density.
+    Messages call columns by their names.
     """
     location, scale = moments.mean, moments.covariance.diagonal().sqrt()
     constant = moments.ends[0] == moments.ends[1]

@@ -50,7 +50,14 @@ through it."""
 
 @dataclass(frozen=True, eq=False)
 class LabeledRows:
-    """Rows (n, d), numbers of their classes (n,) and weights (n,), and the number of classes."""
+    """Rows with the numbers of their classes.
+
+    Parameters
+    ----------
+    X, y, weight : Tensors of shapes (n, d), (n,), (n,)
+        Rows, numbers of their classes from 0 on, and positive weights.
+    n_classes : int
+    """
 
     X: Tensor
     y: Tensor
@@ -76,13 +83,10 @@ class LabeledRows:
 class ClassSums:
     r"""Sufficient statistics of weighted rows of C classes; they add up over rows.
 
-    Parameters
-    ----------
-    rho : Tensor of shape (C, D, D)
-        :math:`\rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top`.
-    psi : Tensor of shape (C, D)
-        :math:`\psi_c = \sum_{i \in c} w_i \phi_i`.
-    weight : Tensor of shape (C,)
+    .. math:: \rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top, \qquad
+              \psi_c = \sum_{i \in c} w_i \phi_i
+
+    of shapes (C, D, D) and (C, D), and the weights of the classes, of shape (C,).
     """
 
     rho: Tensor
@@ -120,19 +124,11 @@ class ClassSums:
 
 @dataclass(frozen=True, eq=False)
 class ClassReader:
-    """All readings of some sums; the parts that they share are computed once.
+    """All readings of some sums, for a Gram matrix G of shape (D, D).
 
-    Parameters
-    ----------
-    sums : ClassSums
-    G : Tensor of shape (D, D)
-        Gram matrix of the features.
-    tolerance : float
-        Eigenvalues below this share of the largest count as zero.
-    error : float, default=0.0
-        Relative error of eigenvalues that is good enough.
-    max_rank : int or float, default=1
-        Largest rank that will be asked for: all ranks share their eigenpairs.
+    The parts that they share are computed once. Eigenvalues below a share `tolerance` of the
+    largest count as zero, and need be right to the relative `error` only. All ranks up to
+    `max_rank` share their eigenpairs.
     """
 
     sums: ClassSums
@@ -184,24 +180,10 @@ def _power(spectrum: tuple[Tensor, Tensor], power: float, ridge: float) -> Tenso
 class ClassStates(nn.Module):
     """Density matrices of C classes that learn, and with them features or an encoder.
 
-    Parameters
-    ----------
-    space : Whitening
-        Coordinates of the start.
-    factor : Tensor of shape (C, r, n)
-        A, the start.
-    log_prior : Tensor of shape (C,)
-    epsilon : float
-        Weight of the base measure in each density.
-    training : TrainingConfig
-        Whether features learn, dropout and augmentation.
-    in_coordinates : bool
-        Whether inputs are coordinates e, and not rows: where neither features nor encoder learn.
-    coder : ImageCoder, optional
-    unit : Tensor of shape (q,), optional
-        Of its codes.
-    generator : torch.Generator
-        Handed to the augmentation.
+    They start from a factor A of shape (C, r, n) in the coordinates of `space`, each with the
+    weight `epsilon` of the base measure. Inputs are coordinates where neither features nor a coder
+    learn; else rows, or what the coder encodes, in its `unit` of shape (q,). The generator is for
+    the augmentation.
     """
 
     unit: Tensor

@@ -52,19 +52,10 @@ def joint_count(*parts: tuple[float, float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    r"""Sufficient statistics :math:`\sum w \phi \phi^\top`, Σw and Σw² of weighted rows.
+    r"""Sufficient statistics of weighted rows: :math:`\rho = \sum w \phi \phi^\top`, Σw and Σw².
 
-    The sum of squared weights is kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which
-    does not overflow.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (D, D)
-        Σ w φφᵀ.
-    weight : float
-        Σ w.
-    count : float
-        Effective number of rows.
+    The sum of squared weights is kept as Kish's effective count :math:`n = (\sum w)^2 / \sum w^2`,
+    which does not overflow. They add up over rows, and rows can be subtracted.
     """
 
     rho: Tensor
@@ -132,19 +123,10 @@ Rank = int | float | str
 
 
 def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum of w φ(x) φ(x)ᵀ over batches of points and weights; memory does not see their number.
+    """Sum (D, D) of w φ(x) φ(x)ᵀ over batches of points (n, d) and weights (n,).
 
     From the second batch on, features on a lattice leave their moments of waves behind, which is
     much shorter (see :mod:`qaffde.functional.fourier`), and enter ρ in the end.
-
-    Parameters
-    ----------
-    features : FourierFeatures
-    batches : iterable of (points of shape (n, d), weights of shape (n,))
-
-    Returns
-    -------
-    Tensor of shape (D, D)
     """
     D, lattice = features.n_features, QF.Lattice.of(features.W.detach())
     rho = torch.zeros(D, D, dtype=torch.float64, device=features.W.device)
