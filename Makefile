@@ -27,7 +27,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## fit, score and sample a small example
-	@$(BIN)/python -m qaffde.cli demo
+	@$(BIN)/python -m experiments demo
 
 test: $(STAMP) ## run the tests on all cores (PYTEST_ARGS=--cov shows coverage, PYTEST_ARGS='-m "not slow"' the quick ones)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)

@@ -20,6 +20,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 
 def sources(package: ModuleType) -> list[Path]:
@@ -128,7 +129,9 @@ def main() -> None:
         measure = n_parameters if kind[0] == "m" else None
         cells = []
         for package in packages:
-            found = [c for c in classes(package) if not is_dataclass(c)]
+            found = [
+                c for c in classes(package) if issubclass(c, BaseEstimator) or not is_dataclass(c)
+            ]
             value = measure or (lambda c, package=package: depth(c, package))
             largest = max(found, key=value)
             cells.append(f"{value(largest)} {largest.__name__}")

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.out_of_core import disk_bytes, parquet, resident
 from experiments.rows import Row, provenance
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
 from qaffde.parameters import DOUBLE
@@ -60,7 +60,7 @@ def _costs() -> Iterator[Row]:
 
 def density_matrix(d: int, n_features: int) -> Iterator[Row]:
     """The pass over rows, the sum of two of its results, and the reading of the last."""
-    model = QAFFDE(n_features, 0.5, bounds=(-10, 10), rank=100, random_state=0)
+    model = QAFFDE(n_features, 0.5, columns=Real(-10, 10), rank=100, random_state=0)
     model.fit(_draw(1000, d))
     plan, task = model.plan_, partial(model.plan_.sums, DOUBLE)
     given = {

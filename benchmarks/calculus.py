@@ -20,8 +20,8 @@ from benchmarks.commands import run_and_report
 from benchmarks.overhead import Cases, interleave
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.targets import PLANAR, get_target, random_gmm
 from qaffde import QAFFDE
-from qaffde.targets import PLANAR, get_target, random_gmm
 
 ROWS = ROOT / "benchmarks/results/calculus.jsonl"
 PAGE = ROOT / "docs/calculus.md"

@@ -26,7 +26,7 @@ from benchmarks.commands import run_and_report
 from benchmarks.out_of_core import peak_memory
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde.distributed import fit
 
 ROWS = ROOT / "benchmarks/results/dask_workers.jsonl"
@@ -54,7 +54,7 @@ class Sizes:
 
     def model(self) -> QAFFDE:
         """Model whose plan is given by numbers, so that there is one pass."""
-        return QAFFDE(self.n_features, 0.5, bounds=(-10, 10), rank=100, random_state=0)
+        return QAFFDE(self.n_features, 0.5, columns=Real(-10, 10), rank=100, random_state=0)
 
 
 @dataclass(frozen=True, eq=False)

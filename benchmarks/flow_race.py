@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from benchmarks.commands import run_and_report
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from experiments.targets import PLANAR, get_target
 from qaffde import QAFFDESGD
 from qaffde.baselines import NSF
-from qaffde.targets import PLANAR, get_target
 
 ROWS = ROOT / "benchmarks/results/flow_race.jsonl"
 PAGE = ROOT / "docs/flow_race.md"

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from benchmarks.commands import run_and_report
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde.streams import chunks
 from qaffde.streams.chunked import print_progress
 
@@ -43,7 +43,7 @@ TEST_ROWS = 10_000
 SHARES = (0.01, 0.1, 0.5, 1.0)
 """Of the rows, after which the resident set is read."""
 TARGET_ROWS, TARGET_MIB = 100_000_000, 1024.0
-GIVEN = {"bandwidth": 0.15, "bounds": (-8.0, 6.0)}
+GIVEN = {"bandwidth": 0.15, "columns": Real(-8.0, 6.0)}
 
 
 def draw(n: int, d: int, seed: int) -> NDArray[np.float64]:

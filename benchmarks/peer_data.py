@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.targets import random_gmm
 from qaffde.baselines.classical import KernelSum
 from qaffde.selection.bandwidth import scott
-from qaffde.targets import random_gmm
 
 Array = NDArray[np.float64]
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from benchmarks.commands import run_and_report
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.targets import get_target
 from qaffde.nn import FourierFeatures
 from qaffde.selection import SelectionPolicy
 from qaffde.selection.base_measure import fit_box
-from qaffde.targets import get_target
 from qaffde.training import History, negative_log_likelihood, train
 from qaffde.training.likelihood import SOLVERS, Whitening, whiten
 from qaffde.training.run import Run

@@ -38,10 +38,10 @@ from benchmarks.peer_worker import timed
 from experiments.images.loaders import data_folder
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from experiments.targets import PLANAR, Target, get_target, random_gmm
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.baselines import KDE, NSF
 from qaffde.nn import GaussianMeasure
-from qaffde.targets import PLANAR, Target, get_target, random_gmm
 
 ROWS = ROOT / "benchmarks/results/speed.jsonl"
 PAGE = ROOT / "docs/speed.md"
@@ -216,7 +216,7 @@ FIT_IN_CHILD = """
 import json, sys
 import qaffde
 from benchmarks.peer_worker import timed
-from qaffde.targets import get_target
+from experiments.targets import get_target
 
 name, n, *cases = sys.argv[1:]
 X = get_target(name).sample(int(n), random_state=0)
@@ -255,7 +255,7 @@ def demo(name: str, sizes: Sizes) -> dict[str, Row]:
     with TemporaryDirectory() as folder:
         picture = str(Path(folder) / "demo.png")
         rows = ("--rows", str(sizes.n_kde), "--target", name)
-        command = ("-m", "qaffde.cli", "demo", *rows, "--output", picture)
+        command = ("-m", "experiments", "demo", *rows, "--output", picture)
         return _processes({"qaffde demo": command}, 1, threads=None)
 
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from benchmarks.commands import new_parser
 from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.targets import get_target
 from qaffde import QAFFDE
-from qaffde.targets import get_target
 
 ROWS = ROOT / "benchmarks/results/streaming.jsonl"
 LENGTHS = (100_000, 300_000, 1_000_000)

@@ -13,13 +13,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KernelDensity
 
-from qaffde import QAFFDE
-from qaffde.targets import get_target
+from qaffde import QAFFDE, Real
 
 COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}
 shares = 1 - np.sqrt(np.random.default_rng(0).random((5000, 1)))
 models = {
-    "QAFFDE": QAFFDE(bandwidth=0.05, bounds=(0, 1), random_state=0).fit(shares),
+    "QAFFDE": QAFFDE(bandwidth=0.05, columns=Real(0, 1), random_state=0).fit(shares),
     "KDE": KernelDensity(bandwidth=0.05).fit(shares),
 }
 
@@ -37,21 +36,22 @@ ax.spines[["top", "right"]].set_visible(False)
 _ = ax.legend(frameon=False)
 
 # %%
-# Both smooth with the same bandwidth, so that only the edge differs. What QAFFDE leaves outside is
-# its background, a broad Gaussian of weight 1/(n + 1): a row beyond the edge is then very
-# unlikely, but its log-density is a number.
+# Both smooth with the same bandwidth, so that only the edge differs. Where all ends are known, a
+# row beyond them is impossible:
 
-print(f"log-density at -0.1: {models['QAFFDE'].score_samples([[-0.1]])[0]:.1f}")
-print(f"weight of the background: {1 / (len(shares) + 1):.5f}")
+print(f"log-density at -0.1: {models['QAFFDE'].score_samples([[-0.1]])[0]}")
 
 # %%
 # Bounds may be known of some columns only, and at one end only: ``None`` leaves the others to the
 # data. The second set ends at :math:`x_1 = \pm 4`, at full height, and fades out in the other
-# direction.
+# direction. What QAFFDE leaves outside is its background, a broad Gaussian of weight 1/(n + 1): a
+# row beyond the edge is then very unlikely, but its log-density is a number.
 
-X = get_target("potential_2").sample(5000, random_state=0)
+rng = np.random.default_rng(0)
+first = rng.uniform(-4, 4, 5000)
+X = np.column_stack([first, rng.normal(np.sin(np.pi * first / 2), 0.4)])
 models = {
-    "QAFFDE": QAFFDE(bandwidth=0.2, bounds=[(-4, 4), (None, None)], random_state=0).fit(X),
+    "QAFFDE": QAFFDE(bandwidth=0.2, columns=[Real(-4, 4), Real()], random_state=0).fit(X),
     "KDE": KernelDensity(bandwidth=0.2).fit(X),
 }
 points = np.stack(np.meshgrid(np.linspace(-5, 5, 201), np.linspace(-2.5, 2.5, 101)), axis=-1)

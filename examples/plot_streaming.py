@@ -13,10 +13,10 @@ has a say in it.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 
 rng = np.random.default_rng(0)
-SETTINGS = {"bounds": (-5, 5), "bandwidth": 0.3, "random_state": 0}
+SETTINGS = {"columns": Real(-5, 5), "bandwidth": 0.3, "random_state": 0}
 
 
 def rows(day: float, n: int = 2000) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""``python -m experiments``: run the paper's experiments, and report from their rows."""
+"""``python -m experiments``: a demo, the paper's experiments, and reports from their rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +10,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from experiments.demo import demo
 from experiments.images import recipes
 from experiments.registry import EXPERIMENTS, Selection, plan, run
 from experiments.report import report
 from experiments.rows import Row
 from experiments.runner import Listener
+from qaffde.cli.output import reporting
 
 app = typer.Typer(
     name="experiments",
@@ -22,6 +24,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("demo")(reporting()(demo))
 
 
 class Budget(StrEnum):

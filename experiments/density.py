@@ -6,7 +6,7 @@ density are looked at. An untuned cell has no trials: the method is trained as i
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.cells import Cell, Ledger, Measured, identity
@@ -86,7 +86,7 @@ class DensityCell(Cell):
         if stage == "untuned":
             return identity(place, {"n_train": self.budget.n_train, "n_test": self.budget.n_test})
         unused = UNUSED | UNUSED_IN_TRIALS if stage == "trial" else UNUSED
-        settings = {k: v for k, v in asdict(self.budget).items() if k not in unused}
+        settings = {k: v for k, v in vars(self.budget).items() if k not in unused}
         own: Row = {"search": dict(self.own.search), "n_valid": self.n_valid}
         if stage == "final":
             own |= {"final": dict(self.own.final), "search_seed": self.seeds[0]}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.rows import Row
-from qaffde.targets import Target
+from experiments.targets import Target
 
 Array = NDArray[np.float64]
 

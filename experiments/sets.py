@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from qaffde.targets import PLANAR, Target, get_target, random_gmm
-from qaffde.targets.base import FloatArray
+from experiments.targets import PLANAR, Target, get_target, random_gmm
+from experiments.targets.base import FloatArray
 
 _MIXTURE = re.compile(r"random_gmm\((\d+), ([\d.]+)\)")
 

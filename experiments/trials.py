@@ -12,13 +12,13 @@ from experiments.attempts import Times, attempt
 from experiments.cells import Ledger, Measured
 from experiments.config import DensityBudget
 from experiments.methods import Method, Parameters, Reference, find_method
+from experiments.metrics import density_metrics
 from experiments.models.flat import flat_parameters
 from experiments.pictures import TRUTH, picture, picture_box, truth_picture
 from experiments.rows import Row
 from experiments.search import Search, import_optuna
 from experiments.sets import Draws, find_target
 from qaffde.baselines.base import TrainedEstimator
-from qaffde.metrics import density_metrics
 
 if TYPE_CHECKING:
     from experiments.density import DensityCell

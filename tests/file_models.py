@@ -12,6 +12,7 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    Real,
     SelectionPolicy,
     TrainingConfig,
 )
@@ -28,7 +29,7 @@ def _labels():
 
 
 MODELS = {
-    "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", bounds=[(-9, 9), (-9, 9)]).fit(X),
+    "QAFFDE box": lambda: QAFFDE(**CLOSED, base_measure="box", columns=Real(-9, 9)).fit(X),
     "QAFFDE gaussian": lambda: QAFFDE(**CLOSED, base_measure="gaussian").fit(FRAME),
     "QAFFDE mixture": lambda: QAFFDE(**CLOSED, base_measure=2, features="random").fit(X),
     "QAFFDE stream": lambda: QAFFDE(**CLOSED).partial_fit(FRAME[:70]).partial_fit(FRAME[70:]),

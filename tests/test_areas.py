@@ -10,7 +10,7 @@ from tests import narrow_models
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
 
-WITHOUT_DENSITY = {"truth", "training", "spectrum", "frequencies"}
+WITHOUT_DENSITY = {"training", "spectrum", "frequencies"}
 STATES = {
     "curve": State((0,), {}, samples=2000),
     "plane": State((0, 1), {}, samples=2000),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from qaffde import QAFFDE, QAFFDESGD, ComputeConfig, TrainingConfig, parameters
+from qaffde import QAFFDE, QAFFDESGD, ComputeConfig, Real, TrainingConfig, parameters
 from qaffde import functional as QF
 from qaffde.nn import FourierFeatures
 from qaffde.parameters import DOUBLE
@@ -84,7 +84,7 @@ def test_in_single_precision_no_row_falls_over_the_edge_of_its_box():
     for low, high in np.sort(rng.uniform(-3, 3, size=(5, 2))):
         rows = rng.uniform(low, high, size=(300, 1))
         rows[:10], rows[10:20] = low, high
-        model = QAFFDE(20, 0.2 * (high - low), bounds=(low, high), random_state=0).fit(rows)
+        model = QAFFDE(20, 0.2 * (high - low), columns=Real(low, high), random_state=0).fit(rows)
         expected = model.score_samples(rows)
         model.set_params(compute=SINGLE)
         np.testing.assert_allclose(model.score_samples(rows), expected, rtol=0, atol=1e-3)

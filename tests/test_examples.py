@@ -1,32 +1,21 @@
-"""The demo and the pictures of the README, in small: they print their tables and draw.
+"""The pictures of the README, in small: they print their tables and draw.
 
 The tutorials run when the pages are built, which CI does (`make docs`).
 """
 
-import json
 import pkgutil
 import runpy
-import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 import qaffde
-from qaffde import TrainingConfig, baselines
 
 pytest.importorskip("matplotlib")
-pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
-
-from typer.testing import CliRunner
-
-from qaffde.cli import demo
-from qaffde.cli.app import app
 
 PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
-STEPS = 600
 NOT_API = {"qaffde.cli", "qaffde.extras", "qaffde.parameters"}  # commands, and checks inside
 
 
@@ -44,35 +33,6 @@ def picture(name):
     if not path.exists():
         pytest.skip("examples live in the repository, not in the package")
     return runpy.run_path(str(path))["main"]
-
-
-@pytest.mark.parametrize("target", ["swiss_roll", "potential_2"])
-def test_demo(tmp_path, monkeypatch, target):
-    """By steps in place of the clock: figures do not depend on how busy the machine is."""
-    monkeypatch.setattr(demo, "SECONDS", None)
-    nsf = partial(baselines.NSF, training=TrainingConfig(max_steps=STEPS))
-    monkeypatch.setitem(baselines.BASELINES, "nsf", nsf)
-    arguments = ["demo", "--target", target, "--rows", N_ROWS, "-o", str(tmp_path / "demo.png")]
-    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)["methods"]
-    assert list(found) == ["truth", "qaffde", "qaffde-sgd", "kde", "nsf"]
-    truth = found.pop("truth")
-    assert (truth["fit_s"], truth["mean_absolute_error"], truth["excess_nll"]) == (None, 0, 0)
-    assert truth["spearman"] == pytest.approx(1)
-    assert truth["mass"] == pytest.approx(1, abs=0.02)
-    for name, figures in found.items():
-        assert figures["mass"] == pytest.approx(1, abs=0.02), name
-        assert figures["mean_absolute_error"] > 0, name
-        assert 0.3 < figures["spearman"] < 1, name
-    assert (tmp_path / "demo.png").read_bytes()[:8] == PNG
-
-
-def test_demo_without_matplotlib_still_prints_the_table(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    arguments = ["demo", "--rows", N_ROWS, "--methods", "kde", "-o", str(tmp_path / "demo.png")]
-    found = CliRunner().invoke(app, arguments)
-    assert "kde  " in found.stdout
-    assert "pip install 'qaffde[plot]'" in found.stderr
-    assert not (tmp_path / "demo.png").exists()
 
 
 def test_first_density(tmp_path, capsys):

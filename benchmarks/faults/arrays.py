@@ -29,6 +29,7 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    Real,
     load,
 )
 from qaffde.estimators.calculus import BornEstimator
@@ -45,7 +46,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "gaussian": lambda: QAFFDE(**FAST, bandwidth=0.7, base_measure="gaussian"),
     "box": lambda: QAFFDE(**FAST, bandwidth="scott", base_measure="box"),
     "mixture": lambda: QAFFDE(**FAST, bandwidth="silverman", base_measure=2),
-    "bounds": lambda: QAFFDE(**FAST, bandwidth=0.7, bounds=(-9, 9)),
+    "bounds": lambda: QAFFDE(**FAST, bandwidth=0.7, columns=Real(-9, 9)),
     "trained": lambda: QAFFDESGD(**FAST, **TRAINED),
     "classifier": lambda: QAFFDEClassifier(**FAST, bandwidth=0.7, method="square_root"),
     "detector": lambda: QAFFDEOutlierDetector(

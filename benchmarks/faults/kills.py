@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from benchmarks.faults.attempts import Attempt, in_child
-from qaffde import QAFFDE, QAFFDESGD, TrainingConfig, load
+from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig, load
 from qaffde.training.checkpoint import Checkpoint
 
 X = np.random.default_rng(0).normal(size=(1200, 2))
@@ -184,7 +184,9 @@ def start_dask(folder: Path) -> Attempt:
     table = da.from_array(rows, chunks=(5_000, 3))
 
     def fitted() -> QAFFDE:
-        return fit(QAFFDE(400, 0.5, bounds=(-9, 9), rank=50, random_state=0), table, client=client)
+        return fit(
+            QAFFDE(400, 0.5, columns=Real(-9, 9), rank=50, random_state=0), table, client=client
+        )
 
     undisturbed = fitted().score_samples(X_WIDE)
     seconds = timed(fitted)

@@ -15,17 +15,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from sklearn.neighbors import KernelDensity
 
-from qaffde import QAFFDE
-from qaffde.targets import get_target
+from qaffde import QAFFDE, Real
 
 PICTURE = Path(__file__).parents[2] / "docs/images/bounded_data.png"
 COLORS = {"QAFFDE": "#0072B2", "KDE": "#D55E00"}  # of Okabe and Ito's palette
 LINE = "{:<12} {:<7} {:>9} {:>13.5f}"
 
 
-def fit_both(X: np.ndarray, h: float, bounds: Any) -> dict[str, Any]:
-    """QAFFDE inside the bounds, and the exact kernel density estimate."""
-    qaffde = QAFFDE(bandwidth=h, bounds=bounds, random_state=0).fit(X)
+def fit_both(X: np.ndarray, h: float, columns: Any) -> dict[str, Any]:
+    """QAFFDE inside the ends, and the exact kernel density estimate."""
+    qaffde = QAFFDE(bandwidth=h, columns=columns, random_state=0).fit(X)
     return {"QAFFDE": qaffde, "KDE": KernelDensity(bandwidth=h).fit(X)}
 
 
@@ -35,7 +34,7 @@ def draw_shares(ax: Any, n: int) -> None:
     x = np.linspace(-0.25, 1.25, 1501)
     outside = (x < 0) | (x > 1)
     ax.fill_between(x, np.where(outside, 0, 2 * (1 - x)), color="0.87", lw=0, label="truth")
-    for name, model in fit_both(X, 0.05, bounds=(0, 1)).items():
+    for name, model in fit_both(X, 0.05, columns=Real(0, 1)).items():
         density = np.exp(model.score_samples(x[:, None]))
         print(LINE.format("shares", name, 0.05, density[outside].sum() * 0.001), flush=True)
         ax.plot(x, density, color=COLORS[name], lw=2, label=name)
@@ -46,11 +45,13 @@ def draw_shares(ax: Any, n: int) -> None:
 
 def draw_potential(axes: Sequence[Any], n: int) -> None:
     """Two columns; only the first has known ends."""
-    X = get_target("potential_2").sample(n, random_state=0)
+    rng = np.random.default_rng(0)
+    first = rng.uniform(-4, 4, n)
+    X = np.column_stack([first, rng.normal(np.sin(np.pi * first / 2), 0.4)])
     grid = np.meshgrid(np.linspace(-5, 5, 201), np.linspace(-2.5, 2.5, 101))
     points = np.stack(grid, axis=-1)  # (101, 201, 2)
     outside = np.abs(points[..., 0]) > 4
-    models = fit_both(X, 0.2, bounds=[(-4, 4), (None, None)])
+    models = fit_both(X, 0.2, columns=[Real(-4, 4), Real()])
     for ax, (name, model) in zip(axes, models.items(), strict=True):
         density = np.exp(model.score_samples(points.reshape(-1, 2))).reshape(101, 201)
         print(LINE.format("potential_2", name, 0.2, density[outside].sum() * 0.05**2), flush=True)

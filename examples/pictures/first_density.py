@@ -1,6 +1,6 @@
 """QAFFDE on three planar densities: the truth beside the estimate (the picture of the README).
 
-    python examples/pictures/first_density.py [--n ROWS] [--out FILE]
+    python -m examples.pictures.first_density [--n ROWS] [--out FILE]
 
 The estimator is used as it comes. It sees the rows only; the truth is there to compare.
 """
@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
+from experiments.metrics import excess_nll, spearman
+from experiments.targets import get_target
 from qaffde import QAFFDE
-from qaffde.metrics import excess_nll, spearman
-from qaffde.targets import get_target
 
 TARGETS = ("star_eight", "swiss_roll", "potential_3")
 SIDE = 200

@@ -17,7 +17,6 @@ from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array, draw
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_count, generator_from
-from qaffde.selection.plan import in_data_units
 
 
 class GivenContext(Density):
@@ -152,8 +151,11 @@ class FlowClassifier(BayesRule, BaseEstimator):
         flow.set_params(random_state=self.random_state)
         one_hot = torch.eye(len(self.classes_), dtype=torch.float64)
         trained = flow.train_density(torch.tensor(rows), torch.tensor(weight), one_hot[codes])
+        units = trained.location, trained.scale
         self.class_densities_: list[StandardizedDensity] = [
-            in_data_units(GivenContext(trained.density, given), trained.location, trained.scale)
+            StandardizedDensity(GivenContext(trained.density, given), *units)
+            .requires_grad_(False)
+            .eval()
             for given in one_hot
         ]
         self.history_ = trained.history

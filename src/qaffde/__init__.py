@@ -12,24 +12,33 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEClassifier,
         QAFFDEOutlierDetector,
+        QAFFDETensorTrain,
     )
     from qaffde.files import FileError, load, save
+    from qaffde.kinds import Atom, Category, Integer, Periodic, Real
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.selector import select
     from qaffde.selection.solver import solve
-    from qaffde.training import ComputeConfig, TrainingConfig
+    from qaffde.training import ComputeConfig, TensorTrainConfig, TrainingConfig
 
 __all__ = [
     "QAFFDE",
     "QAFFDESGD",
+    "Atom",
+    "Category",
     "ComputeConfig",
     "FileError",
     "FourierFeatures",
+    "Integer",
     "ModelSpec",
+    "Periodic",
     "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "QAFFDETensorTrain",
+    "Real",
     "SelectionPolicy",
+    "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
     "load",
@@ -38,7 +47,7 @@ __all__ = [
     "solve",
     "summarize",
 ]
-_HOMES = ("estimators", "files", "selection", "training")
+_HOMES = ("kinds", "estimators", "files", "selection", "training")
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import wraps
@@ -28,17 +28,13 @@ Seed = int | RandomState | None
 def generator_from(random_state: Seed) -> torch.Generator:
     """New generator for one fit; no global state is read or changed.
 
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-        The same integer gives the same generator; a RandomState is advanced, so that two calls
-        differ; None takes its seed from the operating system (not from NumPy's global state).
+    The same integer gives the same generator; a RandomState is advanced, so that two calls differ;
+    None takes its seed from the operating system (not from NumPy's global state).
 
     Examples
     --------
-    >>> torch.rand(2, generator=generator_from(0)).equal(
-    ...     torch.rand(2, generator=generator_from(0))
-    ... )
+    >>> first, second = (torch.rand(2, generator=generator_from(0)) for _ in range(2))
+    >>> first.equal(second)
     True
     """
     generator = torch.Generator()
@@ -136,13 +132,7 @@ MAX_BANDWIDTH = 1e150
 
 
 def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | None:
-    """Bandwidths of shape (d,) if they are numbers, None if a rule is named.
-
-    Raises
-    ------
-    ValueError
-        If the rule is not known, or the numbers are not positive, finite and one or d.
-    """
+    """Bandwidths of shape (d,) if they are positive, finite numbers, None if a rule is named."""
     if isinstance(value, str):
         check_choice("bandwidth", value, rules)
         return None
@@ -164,22 +154,10 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
     return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
 
 
-def check_bounds(bounds: Any, X: Tensor) -> Tensor | None:
-    """Ends of the box, see :func:`read_bounds`, between which rows of shape (n, d) must lie."""
-    ends = read_bounds(bounds, X.shape[1])
-    check_inside(ends, X, range(len(X)))
-    return ends
-
-
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
     """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
 
-    Parameters
-    ----------
-    bounds : None, a pair, or d pairs
-        (lower, upper) for all columns or for each; None inside a pair leaves that end to the data.
-    d : int
-        Number of columns.
+    Bounds are a pair (lower, upper) for all d columns or one for each, with None for an open end.
     """
     if bounds is None:
         return None
@@ -207,7 +185,7 @@ def check_inside(ends: Tensor | None, X: Tensor, number: Sequence[int]) -> None:
         row = int(outside.nonzero()[0, 0])
         raise ValueError(
             f"{int(outside.sum())} rows lie outside bounds, the first is row {number[row]}: "
-            f"{X[row].tolist()}; widen bounds or drop them"
+            f"{X[row].tolist()}; widen the ends, columns=Real(lower, upper), or drop them"
         )
 
 
@@ -345,28 +323,18 @@ DOUBLE = ComputeConfig()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@contextmanager
-def own_settings() -> Iterator[None]:
-    """Without inference mode, autocast and a default device, of which none is ours."""
-    with ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(False))
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
-        if torch.get_default_device().type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        yield
-
-
-def _has_settings() -> bool:
-    """Whether there is anything to undo; much cheaper than to undo nothing."""
-    return (
-        torch.is_inference_mode_enabled()
-        or torch.is_autocast_enabled("cpu")
-        or torch.is_autocast_enabled()  # of CUDA
-        or torch.empty(0).device.type != "cpu"
-    )
+def foreign_settings() -> list[AbstractContextManager[Any]]:
+    """Contexts that undo inference mode, autocast and a default device, of which none is ours."""
+    found: list[AbstractContextManager[Any]] = [
+        torch.autocast(device, enabled=False)
+        for device in ("cpu", "cuda")
+        if torch.is_autocast_enabled(device)
+    ]
+    if torch.is_inference_mode_enabled():
+        found.append(torch.inference_mode(False))
+    if torch.empty(0).device.type != "cpu":
+        found.append(torch.device("cpu"))
+    return found
 
 
 LARGE_FIT = 2**22
@@ -429,7 +397,7 @@ NO_MEMORY = "there is not enough memory; use fewer features, or fewer rows or co
 
 
 def with_own_settings(function: Function) -> Function:
-    """Function that runs with :func:`own_settings`, and that refuses masked arrays.
+    """Function that runs without :func:`foreign_settings`, and that refuses masked arrays.
 
     Memory that runs out is a MemoryError with a message: torch raises a RuntimeError with its
     internals, Python's own may be empty.
@@ -447,9 +415,9 @@ def with_own_settings(function: Function) -> Function:
                 "leave their rows out, or fill them: impute takes X.filled(np.nan)"
             )
         try:
-            if not _has_settings():
-                return function(*args, **kwargs)
-            with own_settings():
+            with ExitStack() as stack:
+                for context in foreign_settings():
+                    stack.enter_context(context)
                 return function(*args, **kwargs)
         except MemoryError as error:
             raise MemoryError(str(error) or NO_MEMORY) from error

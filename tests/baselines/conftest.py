@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from experiments.targets import get_target
 from qaffde.baselines import BASELINES
-from qaffde.targets import get_target
 from qaffde.training import TrainingConfig
 
 pytest.importorskip("zuko", reason="the flows need the extra 'flows'")

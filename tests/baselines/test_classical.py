@@ -5,8 +5,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from experiments.targets import get_target
 from qaffde.baselines import GMM, KDE
-from qaffde.targets import get_target
 
 
 def test_the_kernel_estimate_is_the_naive_sum(X):

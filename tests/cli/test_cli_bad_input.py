@@ -18,7 +18,6 @@ BROKEN = {
     "blank.csv": (b"\n\n\n", "is empty"),
     "header.csv": (b"a,b\n", "has no rows"),
     "ragged.csv": (b"a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
-    "words.csv": (b"a,b,c\n1,2,u\n3,4,v\n", "column is not numeric: c; try --columns a,b"),
     "late.csv": (b"a,b\n" + b"1,2\n" * 300 + b"1,oops\n", "column 'b' has 'oops' in line 302"),
     "twice.csv": (b"a,a\n1,2\n", "the column 'a' stands twice"),
     "gap.csv": (b"a,b\n1,2\n3,\n", "column 'b' has no value in row 1; use --missing drop"),
@@ -98,7 +97,23 @@ CALLS = {
         ["fit", "{dir}/words.parquet", "--header", "-o", "{dir}/m"],
         "is not text, so header does not apply",
     ),
-    "words": (["fit", "{dir}/words.parquet", "-o", "{dir}/m"], "columns are not numeric: t, u"),
+    "words in a stream": (
+        ["fit", "{dir}/words.parquet", "-o", "{dir}/m", "--stream"],
+        "columns are not numeric: t, u",
+    ),
+    "kind": (
+        ["fit", "{data}", "-o", "{dir}/m", "--column", "x=text"],
+        "column 'x': 'text' is not a kind of column; take real, periodic",
+    ),
+    "period": (["fit", "{data}", "-o", "{dir}/m", "--column", "x=periodic"], "needs a period"),
+    "column of a kind": (
+        ["fit", "{data}", "-o", "{dir}/m", "--column", "z=integer"],
+        "the fit has no column 'z'",
+    ),
+    "not whole": (
+        ["fit", "{data}", "-o", "{dir}/m", "--column", "x=integer"],
+        "not a whole number; make it real",
+    ),
     "no such model": (["score", "{dir}/none", "{data}"], "none does not exist"),
     "no model": (["score", "{data}", "{data}"], "cannot be loaded"),
     "model folder": (["info", "{dir}"], "is not a file"),
@@ -119,7 +134,6 @@ CALLS = {
         ["plot", "{model}", "--kind", "training", "-o", "{dir}/p.png"],
         "QAFFDE was fitted without training steps",
     ),
-    "truth": (["plot", "{model}", "--kind", "truth", "-o", "{dir}/p.png"], "pass truth"),
     "output is the data": (["fit", "{data}", "-o", "{data}"], "would replace the input"),
     "output links to the data": (["fit", "{data}", "-o", "{dir}/link.csv"], "replace the input"),
     "scores into the data": (["score", "{model}", "{data}", "-o", "{data}"], "replace the input"),
@@ -166,7 +180,6 @@ USAGE = {
     "baseline": ["fit", "{data}", "-o", "{dir}/m", "--method", "gmm"],
     "negative time": ["fit", "{data}", "-o", "{dir}/m", "--time-limit", "-3"],
     "stream of another": ["fit", "{data}", "-o", "{dir}/m", "--method", "qaffde-sgd", "--stream"],
-    "bounds": ["fit", "{data}", "-o", "{dir}/m", "--bounds", "0"],
     "condition": ["condition", "{model}", "x", "-o", "{dir}/m"],
     "infinite condition": ["condition", "{model}", "x=inf", "-o", "{dir}/m"],
     "two outputs": ["score", "{model}", "{data}", "--json", "-o", "-"],
@@ -178,7 +191,6 @@ USAGE = {
     "picture": ["plot", "{model}", "-o", "{dir}/p.gif"],
     "given": ["plot", "{model}", "-o", "{dir}/p.png", "--kind", "slices", "--given", "x"],
     "compare": ["compare", "{data}", "--methods", "svm"],
-    "target": ["demo", "--target", "moons"],
 }
 
 
@@ -243,7 +255,7 @@ def test_closed_streams(closed, arguments, message, places):
 
 
 def test_too_little_memory_is_told_without_internals(qaffde, places, monkeypatch, tmp_path):
-    monkeypatch.setattr(QAFFDE, "_spec", lambda _: torch.empty(1 << 50, dtype=torch.uint8))
+    monkeypatch.setattr(QAFFDE, "_kinds", lambda _: torch.empty(1 << 50, dtype=torch.uint8))
     result = qaffde("fit", places["data"], "-o", tmp_path / "m")
     assert result.code == 1
     assert result.err.startswith("error: there is not enough memory; try --stream")

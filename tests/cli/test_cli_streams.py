@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, load
+from qaffde import QAFFDE, Real, load
 from qaffde.cli import fit
 from qaffde.selection import summary as sources
 from qaffde.streams import delimited
@@ -29,14 +29,14 @@ def small_batches(monkeypatch):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather", ".npy", ".npz"])
 def test_a_stream_equals_a_fit_in_memory(suffix, qaffde, frame, write, tmp_path):
     data = write(frame, tmp_path / f"data{suffix}")
-    options = [*GIVEN, "--bounds", "-8:8", "-o", tmp_path / "m"]
+    options = [*GIVEN, "--column", "real:-8:8", "-o", tmp_path / "m"]
     streamed = qaffde("fit", data, *options, "--stream", "--json")
     assert streamed.code == 0, streamed.err
     assert streamed.json["streamed"] is True
     assert streamed.json["rows"] == 200
     found = load(tmp_path / "m")
     assert found.warm_start is False
-    whole = QAFFDE(48, 0.4, bounds=[(-8, 8), (-8, 8)], random_state=0).fit(frame.to_numpy())
+    whole = QAFFDE(48, 0.4, columns=Real(-8, 8), random_state=0).fit(frame.to_numpy())
     np.testing.assert_allclose(
         found.score_samples(rows_like(found, frame)),
         whole.score_samples(frame.to_numpy()),
@@ -63,12 +63,12 @@ def test_an_untuned_stream_equals_an_untuned_fit_in_memory(qaffde, frame, write,
 def test_a_box_holds_all_rows_of_a_stream(qaffde, frame, write, tmp_path, monkeypatch):
     monkeypatch.setattr(sources.ChunkSource.__init__, "__defaults__", (2, 20))
     data = write(frame, tmp_path / "data.csv")
-    box = ["--base-measure", "box", "--bounds", "x=-7:"]
+    box = ["--base-measure", "box", "--column", "x=real:-7:"]
     done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, *box, "--stream")
     assert done.code == 0, done.err
     model = load(tmp_path / "m")
-    ends = [(-7.0, None), (None, None)]
-    whole = QAFFDE(48, 0.4, base_measure="box", bounds=ends, random_state=0).fit(frame)
+    ends = {"x": Real(-7)}
+    whole = QAFFDE(48, 0.4, base_measure="box", columns=ends, random_state=0).fit(frame)
     np.testing.assert_allclose(model.score_samples(frame), whole.score_samples(frame), atol=1e-10)
     assert model.sums_.weight == 200
 
@@ -79,7 +79,17 @@ def test_gaps_and_weights_of_a_stream(missing, qaffde, frame, write, tmp_path):
     holes = frame.assign(w=np.where(np.arange(200) < 60, 0.0, 2.0))
     holes.loc[::9, "y"] = np.nan
     data = write(holes, tmp_path / "data.csv")
-    options = ["-c", "x,y", "--weights", "w", "--missing", missing, *GIVEN, "--bounds", "-8:8"]
+    options = [
+        "-c",
+        "x,y",
+        "--weights",
+        "w",
+        "--missing",
+        missing,
+        *GIVEN,
+        "--column",
+        "real:-8:8",
+    ]
     for name in ("stream", "no-stream"):
         done = qaffde("fit", data, "-o", tmp_path / name, *options, f"--{name}", "--json")
         assert done.code == 0, done.err
@@ -105,7 +115,7 @@ def test_scores_stream_in_order(qaffde, model, frame, write, tmp_path):
 def test_large_tables_stream_by_themselves(qaffde, frame, write, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "STREAM_BYTES", 100)
     data = write(frame, tmp_path / "data.npy")
-    out = ["-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json"]
+    out = ["-o", tmp_path / "m", *GIVEN, "--column", "real:-8:8", "--json"]
     assert qaffde("fit", data, *out).json["streamed"] is True
     assert qaffde("fit", data, *out, "--no-stream").json["streamed"] is False
     trained = [*out, "--method", "qaffde-sgd"]
@@ -116,7 +126,7 @@ def test_compressed_tables_stream_by_what_they_hold(qaffde, frame, tmp_path, mon
     data = tmp_path / "data.csv.gz"
     pd.concat([frame.round(1)] * 50).to_csv(data, index=False)
     monkeypatch.setattr(fit, "STREAM_BYTES", 2 * data.stat().st_size)
-    done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, "--bounds", "-8:8", "--json")
+    done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, "--column", "real:-8:8", "--json")
     assert done.code == 0, done.err
     assert (done.json["streamed"], done.json["rows"]) == (True, 10_000)
 

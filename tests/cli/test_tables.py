@@ -119,8 +119,10 @@ def test_missing_values(tmp_path):
     assert X.tolist() == [[1, 2], [13 / 3, 4], [5, 14 / 3], [7, 8]]
     X, _ = chunks(path, **options, missing=lambda rows: np.nan_to_num(rows, nan=-1)).collect()
     assert X.tolist() == [[1, 2], [-1, 4], [5, -1], [7, 8]]
-    with pytest.raises(ValueError, match="missing='keep' is not known"):
-        chunks(path, missing="keep")
+    X, _ = chunks(path, **options, missing="keep").collect()
+    np.testing.assert_array_equal(X, [[1, 2], [np.nan, 4], [5, np.nan], [7, 8]])
+    with pytest.raises(ValueError, match="missing='fill' is not known"):
+        chunks(path, missing="fill")
     with pytest.raises(ValueError, match="missing applies to files"):
         chunks([np.ones((3, 2))], missing="drop")
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig
 from qaffde.distributed import fit, partial_fit, sample, score_samples
 
 dask = pytest.importorskip("dask")
@@ -190,12 +190,12 @@ BAD = {
 @pytest.mark.parametrize("message", BAD)
 def test_bad_collections_are_rejected(message):
     rows, weight = BAD[message]()
-    model = QAFFDE(24, bounds=(-50, 50))
+    model = QAFFDE(24, columns=Real(-50, 50))
     with pytest.raises((ValueError, TypeError)) as caught:
         fit(model, rows, weight)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert vars(model) == vars(QAFFDE(24, bounds=(-50, 50)))
+    assert vars(model) == vars(QAFFDE(24, columns=Real(-50, 50)))
 
 
 def test_what_cannot_be_scored_or_fitted_is_told():
@@ -212,11 +212,13 @@ def test_what_cannot_be_scored_or_fitted_is_told():
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two workers of one thread, each a process of its own."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as made:
-        yield made
+    """Two workers of one thread, each a process of its own, forked from one that has torch."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        distributed.utils.get_mp_context().set_forkserver_preload(["qaffde.distributed"])
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as made:
+            yield made
 
 
 def perishable(folder):

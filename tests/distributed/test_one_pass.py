@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde.distributed import fit, score_samples
 
 dask = pytest.importorskip("dask")
@@ -39,7 +39,7 @@ def counted(loads):
 
 PASSES = {
     "two": ({}, {}, 2 * PARTS),
-    "given": ({"bandwidth": 0.5, "bounds": (-30, 30)}, {}, PARTS + 1),
+    "given": ({"bandwidth": 0.5, "columns": Real(-30, 30)}, {}, PARTS + 1),
     "some settle": ({}, {"sample_partitions": 3}, PARTS + 3),
 }
 
@@ -86,7 +86,7 @@ def test_the_box_holds_all_rows(weight):
 
 OPEN_BOXES = {
     "no bounds": {"base_measure": "box"},
-    "an open end": {"bounds": [(None, 20.0), (-30, 30)]},
+    "an open end": {"columns": [Real(None, 20.0), Real(-30, 30)]},
 }
 
 
@@ -130,7 +130,7 @@ def test_the_untuned_fit_in_one_pass_is_a_good_one():
 def test_rows_beyond_given_ends_are_told_in_any_partition(some):
     rows = X.copy()
     rows[2950, 0] = 50.0
-    model = QAFFDE(**SCOTT, bounds=[(-30.0, 20.0), (-30.0, 30.0)], transformation=None)
+    model = QAFFDE(**SCOTT, columns=[Real(-30.0, 20.0), Real(-30.0, 30.0)], transformation=None)
     with pytest.raises(ValueError, match=r"^partition 9: .*the first is row 250"):
         fit(model, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=some)
     assert not model.__sklearn_is_fitted__()
@@ -141,7 +141,7 @@ def test_rows_beyond_given_ends_are_told_in_any_partition(some):
 
 def test_a_first_partition_of_one_row_is_no_error():
     rows = da.concatenate([ROWS[:1], ROWS[1:]])
-    given = {**SCOTT, "bandwidth": 0.5, "bounds": (-30, 30)}
+    given = {**SCOTT, "bandwidth": 0.5, "columns": Real(-30, 30)}
     assert fit(QAFFDE(**given), rows).sums_.weight == N
     with pytest.raises(ValueError, match="fewer than two rows"):
         fit(QAFFDE(**SCOTT), ROWS[:1], sample_partitions=1)

@@ -75,7 +75,7 @@ def test_derived_density_has_every_operation(model):
 def test_probabilities_say_their_error(model):
     exact = model.marginal(["a"]).probability(-1, 1, return_error=True)
     assert exact == (model.marginal(["a"]).probability(-1, 1), 0.0)
-    X = model.sample(20_000, random_state=0)
+    X = model.sample(20_000, random_state=0).to_numpy()
     value, error = model.probability(-1, 2, return_error=True)
     assert value == model.probability(-1, 2)
     assert abs(value - ((X > -1) & (X < 2)).all(1).mean()) < 0.015 + error
@@ -94,7 +94,7 @@ def test_conditionals_far_away_answer_or_refuse(model):
     expected = conditional.score_samples(frame(q[1:2, None], conditional))
     np.testing.assert_allclose(model.conditional_score_samples(X, ["a", "b"]), expected)
     gap = frame([[1e4, 1e4, np.nan]], model)
-    np.testing.assert_allclose(model.impute(gap, method="mean")[0, 2:], conditional.mean())
+    np.testing.assert_allclose(model.impute(gap, method="mean").iloc[0, 2:], conditional.mean())
     far = 1e12 * gap
     for call in (
         lambda: model.condition({"a": 1e16}),
@@ -107,7 +107,7 @@ def test_conditionals_far_away_answer_or_refuse(model):
 
 
 def test_samples(model):
-    X = model.sample(2000, random_state=0)
+    X = model.sample(2000, random_state=0).to_numpy()
     np.testing.assert_array_equal(X, model.sample(2000, random_state=0))
     assert not np.array_equal(X, model.sample(2000, random_state=1))
     for column, name in enumerate("abc"):
@@ -117,7 +117,7 @@ def test_samples(model):
 
 
 def test_moments_are_those_of_draws(model):
-    sample = model.sample(40_000, random_state=0)
+    sample = model.sample(40_000, random_state=0).to_numpy()
     np.testing.assert_allclose(model.mean(), sample.mean(0), atol=0.06)
     np.testing.assert_allclose(model.covariance(), np.cov(sample.T), rtol=0.1, atol=0.08)
 
@@ -126,7 +126,7 @@ def test_imputed_mean_is_the_conditional_mean(model):
     X = rows(6)
     X[0, 1] = X[1, 2] = X[2, 0] = X[2, 1] = np.nan
     X[3] = np.nan
-    filled = model.impute(frame(X, model), method="mean")
+    filled = model.impute(frame(X, model), method="mean").to_numpy()
     kept = ~np.isnan(X)
     np.testing.assert_array_equal(filled[kept], X[kept])
     conditional = model.condition({"c": X[2, 2]})
@@ -138,7 +138,7 @@ def test_imputed_draws_follow_the_conditional(model):
     X = np.full((1500, 3), np.nan)
     X[:, 0] = 0.5
     X[:, 2] = 2.0
-    filled = model.impute(frame(X, model), random_state=0)
+    filled = model.impute(frame(X, model), random_state=0).to_numpy()
     conditional = model.condition({"a": 0.5, "c": 2.0})
     cdf = lambda x: conditional.cdf(frame(x[:, None], conditional))  # noqa: E731
     assert kstest(filled[:, 1], cdf).pvalue > 1e-3

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from experiments.targets import PLANAR, get_target
 from qaffde import QAFFDE
-from qaffde.targets import PLANAR, get_target
 from tests.two_sample import energy_p_value, neighbour_p_value
 
 N, N_ENERGY = 10_000, 1500

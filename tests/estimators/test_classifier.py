@@ -12,10 +12,9 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from qaffde import QAFFDEClassifier, SelectionPolicy, TrainingConfig
-from qaffde.selection.classes import project
 from qaffde.training import Checkpoint, CheckpointError
 from qaffde.training import run as training_run
-from qaffde.training.closed_form import LabeledRows
+from qaffde.training.classes import LabeledRows
 
 RNG = np.random.default_rng(0)
 TRUTH = [
@@ -133,7 +132,7 @@ def test_one_product_for_all_classes_is_a_loop_over_them(measurement):
         M = (vectors[:, -10:] * values[-10:]) @ vectors[:, -10:].T
         for i, row in enumerate(fresh):
             expected[i, c] = row @ M @ row / np.trace(M @ G)
-    base = plan.measure.log_density(plan.projection(torch.tensor(FRESH[:20]))).numpy()
+    base = plan.measure.log_density(plan.standardize(torch.tensor(FRESH[:20]))).numpy()
     log_p = np.log((1 - 1e-4) * expected + 1e-4) + base[:, None] - np.log(rows_scale).sum()
     np.testing.assert_allclose(model.log_density(FRESH[:20]), log_p, atol=1e-6)
 
@@ -221,7 +220,7 @@ def test_units_change_nothing_but_the_jacobian():
     )
 
 
-@pytest.mark.parametrize("size", [1e-200, 1e-100, 1e100, 1e200])
+@pytest.mark.parametrize("size", [1e-100, 1e100])
 def test_columns_of_any_size(size):
     """In units of the columns nothing overflows, and nothing is called constant."""
     options = {"random_state": 0, "bandwidth": "auto"}
@@ -316,7 +315,7 @@ class TestProjection:
         variance = np.sort(np.linalg.eigvalsh(np.cov(rows.T, bias=True)))[::-1]
         np.testing.assert_allclose((centred @ axes).var(0), variance[:3])
         scale, noise = np.sqrt(variance[:3].mean()), variance[3:].mean()
-        projected = model.density_.born(torch.tensor(centred @ axes / scale)).numpy()
+        projected = model.density_.density(torch.tensor(centred @ axes / scale)).numpy()
         _, _, right = np.linalg.svd(axes.T)
         left_out = norm.logpdf(centred @ right[3:].T, scale=np.sqrt(noise)).sum(1)
         by_hand = projected - 3 * np.log(scale) + left_out[:, None]
@@ -333,19 +332,21 @@ class TestProjection:
         assert (model.log_density(near).max(1) > usual).mean() > 0.9
         assert (model.log_density(far).max(1) < usual).all()
 
-    @pytest.mark.parametrize("size", [1e-100, 1e100])
-    def test_columns_of_any_size(self, size):
-        rows = self.digits[:600]
-        plain = QAFFDEClassifier(60, n_components=10, random_state=0).fit(rows, self.labels[:600])
-        sized = QAFFDEClassifier(60, n_components=10, random_state=0)
-        sized.fit(rows * size, self.labels[:600])
-        expected = plain.log_density(rows) - 64 * np.log(size)
-        np.testing.assert_allclose(sized.log_density(rows * size), expected, rtol=1e-6)
+    def test_columns_of_any_size(self):
+        rows, labels = self.digits[:600], self.labels[:600]
+        plain = QAFFDEClassifier(60, n_components=10, random_state=0).fit(rows, labels)
+        for size in (1e-100, 1e100):
+            sized = QAFFDEClassifier(60, n_components=10, random_state=0).fit(rows * size, labels)
+            expected = plain.log_density(rows) - 64 * np.log(size)
+            np.testing.assert_allclose(sized.log_density(rows * size), expected, rtol=1e-6)
 
     @pytest.mark.parametrize("size", [1e-200, 1e200])
     def test_variances_beyond_float64_are_refused(self, size):
-        with pytest.raises(ValueError, match="have a spread that float64 cannot hold; multiply"):
-            QAFFDEClassifier(60, n_components=10).fit(self.digits * size, self.labels)
+        for n_components in (10, None):
+            with pytest.raises(ValueError, match="have a spread that float64 cannot hold; mult"):
+                QAFFDEClassifier(60, n_components=n_components).fit(
+                    self.digits * size, self.labels
+                )
 
     def test_denormal_columns_are_refused(self):
         X = np.column_stack([np.arange(40) % 3 * 5e-324, np.arange(40.0)])
@@ -375,13 +376,14 @@ class TestProjection:
 
     def test_rows_are_projected_in_blocks(self, monkeypatch):
         monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
+        monkeypatch.setattr("qaffde.selection.plan.BLOCK", 100)
         few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         monkeypatch.undo()
         plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         rows = torch.tensor(self.digits)
         labeled = LabeledRows(rows, torch.tensor(self.labels), torch.ones(len(rows)), 10)
-        Z = project(few.projection, labeled).X
-        np.testing.assert_allclose(Z, project(plan.projection, labeled).X, atol=1e-9)
+        Z = few.projected(labeled).X
+        np.testing.assert_allclose(Z, plan.projected(labeled).X, atol=1e-9)
         np.testing.assert_allclose(Z, plan.standardize(rows), atol=1e-9)
         np.testing.assert_allclose(Z.var(0, correction=0).mean(), 1)
 
@@ -410,7 +412,7 @@ class TestPlan:
     def test_a_plan_fits_without_search(self, name, fitted, monkeypatch):
         model = fitted[name]
         options = {k: v for k, v in MODES[name].items() if k == "training"}
-        monkeypatch.setattr("qaffde.estimators.classifier.select_classes", None)
+        monkeypatch.setattr("qaffde.estimators.classifier.select", None)
         again = QAFFDEClassifier(plan=model.plan_, random_state=0, **options).fit(X, y)
         np.testing.assert_allclose(again.log_density(FRESH), model.log_density(FRESH), atol=1e-9)
         assert again.plan_ is model.plan_

@@ -26,12 +26,12 @@ def normal(n, d, seed=0):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("far", [1e3, 1e6, 1e9])
-def test_one_corrupt_row_costs_the_others_a_tenth_of_a_nat_at_most(estimator, d, far):
+def test_one_corrupt_row_costs_the_others_a_tenth_of_a_nat_at_most(estimator, d):
     X, new = normal(400, d), normal(5000, d, seed=1)
     clean = estimator(random_state=0).fit(X).score(new)
-    corrupt = estimator(random_state=0).fit(np.vstack([X, np.full((1, d), far)]))
-    assert corrupt.score(new) > clean - 0.1
+    for far in (1e3, 1e6, 1e9):
+        corrupt = estimator(random_state=0).fit(np.vstack([X, np.full((1, d), far)]))
+        assert corrupt.score(new) > clean - 0.1, far
 
 
 def test_one_gaussian_is_wide_enough_for_a_corrupt_row():

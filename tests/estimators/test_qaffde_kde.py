@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.neighbors import KernelDensity
 
-from qaffde import QAFFDE, ComputeConfig, SelectionPolicy
+from qaffde import QAFFDE, ComputeConfig, Real, SelectionPolicy
 
 RNG = np.random.default_rng(0)
 X = {d: RNG.normal(size=(300, d)) + 3 * RNG.integers(0, 2, size=(300, 1)) for d in (1, 2)}
@@ -53,7 +53,7 @@ def test_kernel_form_converges_to_the_weighted_kde():
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("features", ["random", "sobol"])
 def test_box_form_converges_to_the_exact_kde_in_the_interior(features, d, measurement):
-    options = {"features": features, "bounds": (-7, 10), "measurement": measurement}
+    options = {"features": features, "columns": Real(-7, 10), "measurement": measurement}
     coarse, middle, fine = (kde_error(d, n, **options) for n in (32, 128, 512))
     assert middle < coarse / 4**0.25
     assert fine < coarse / 16**0.4
@@ -62,11 +62,11 @@ def test_box_form_converges_to_the_exact_kde_in_the_interior(features, d, measur
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_lattice_in_a_box_is_the_exact_kde_in_the_interior(d):
-    assert kde_error(d, 999, features="lattice", bounds=(-7, 10), seeds=1) < 0.003
+    assert kde_error(d, 999, features="lattice", columns=Real(-7, 10), seeds=1) < 0.003
 
 
 def test_bounds_far_from_the_data_show_no_images_of_them():
-    model = QAFFDE(bandwidth=H, bounds=(-20, 20), random_state=0).fit(X[1])
+    model = QAFFDE(bandwidth=H, columns=Real(-20, 20), random_state=0).fit(X[1])
     empty = np.concatenate([np.linspace(-19.9, -8, 50), np.linspace(11, 19.9, 50)])
     assert np.exp(model.score_samples(empty[:, None])).max() < 1e-3
 

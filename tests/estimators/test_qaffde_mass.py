@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from qaffde import QAFFDE, SelectionPolicy
+from qaffde import QAFFDE, Real, SelectionPolicy
 from qaffde.functional import FREQUENCIES
 
 RNG = np.random.default_rng(0)
@@ -76,7 +76,9 @@ def test_mass_is_one_with_weights_at_any_rank(d, base_measure, rank, mass):
 @pytest.mark.parametrize("measurement", ["direct", "square_root"])
 def test_mass_is_one_within_bounds(measurement, mass):
     rows, bounds = X[1] - X[1].min(), np.array([[0.0], [15.0]])
-    model = QAFFDE(bounds=bounds[:, 0], measurement=measurement, **OPTIONS).fit(rows)
+    model = QAFFDE(columns=Real(*bounds[:, 0].tolist()), measurement=measurement, **OPTIONS).fit(
+        rows
+    )
     assert mass(model, rows, bounds) == pytest.approx(1, abs=1e-6)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from experiments.metrics import excess_nll, excess_nll_standard_error, spearman
+from experiments.targets import PLANAR, get_target, random_gmm
 from qaffde import QAFFDE, QAFFDESGD, SelectionPolicy
-from qaffde.metrics import excess_nll, excess_nll_standard_error, spearman
-from qaffde.targets import PLANAR, get_target, random_gmm
 
 
 def compare(target, model, n_samples):

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import AffineTransform
 
-from qaffde import QAFFDE, QAFFDESGD, SelectionPolicy
+from qaffde import QAFFDE, QAFFDESGD, Real, SelectionPolicy
 from qaffde.nn import BoxMeasure, find_born
 from qaffde.training.likelihood import SOLVERS
 from tests.sgd_models import FEW, FRAME, WEIGHT, Stretch, X, fitted
@@ -79,10 +79,10 @@ def test_mass_is_one_untuned(mass):
 
 def test_mass_is_one_within_bounds(mass):
     rows = np.abs(X[:, :1])
-    model = fitted(rows, bounds=(0, None), base_measure="auto", transformation="normal")
+    model = fitted(rows, columns=Real(0, None), base_measure="auto", transformation="normal")
     assert model.probability(-np.inf, 0) == 0
     assert model.probability(0, np.inf) == pytest.approx(1, abs=1e-9)
-    model = fitted(rows, bounds=(0, 100), base_measure="auto")
+    model = fitted(rows, columns=Real(0, 100), base_measure="auto")
     assert model.base_measure_ == "box"
     assert mass(model, rows) == pytest.approx(1, abs=1e-6)
     measure = find_born(model.density_).measure

@@ -8,7 +8,7 @@ import torch
 from sklearn.base import clone
 from torch.distributions import AffineTransform, ExpTransform, StickBreakingTransform
 
-from qaffde import QAFFDESGD, SelectionPolicy, TrainingConfig
+from qaffde import QAFFDESGD, Real, SelectionPolicy, TrainingConfig
 from tests.sgd_models import FIXED, SHORT, Logarithm, Stretch, X, fitted
 
 pytestmark = pytest.mark.usefixtures("short_search")
@@ -124,7 +124,7 @@ BAD = {
     "constant column: 1.*drop it": {"rows": np.c_[X[:, 0], np.ones(300)]},
     "columns 0 and 1 are copies of each other": {"rows": X[:, [0, 0]]},
     "variance overflows; divide the columns first": {"rows": 1e200 * X},
-    "Input X contains NaN": {"rows": np.where(X > 4, np.nan, X)},
+    "a table with kinds of columns or gaps has no Fourier": {"rows": np.where(X > 4, np.nan, X)},
     "minimum of 2": {"rows": X[:1]},
     "Negative values in data passed to `sample_weight`": {"sample_weight": -np.ones(300)},
     "n_features=1 must be a whole number of at least 2": {"n_features": 1},
@@ -135,8 +135,8 @@ BAD = {
     "base_measure='ball' is not known; choose one of auto, box, gaussian, mixture, kernel$": {
         "base_measure": "ball"
     },
-    "bounds are the ends of a box, but base_measure='gaussian'": {
-        "bounds": (-9, 9),
+    "known ends are those of a box, but base_measure='gaussian'": {
+        "columns": Real(-9, 9),
         "transformation": None,
     },
     f"ridge=0 {SHARE} or": {"ridge": 0},

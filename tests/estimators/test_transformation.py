@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from qaffde import QAFFDE, QAFFDESGD, QAFFDEOutlierDetector, load
+from qaffde import QAFFDE, QAFFDESGD, QAFFDEOutlierDetector, Real, load
 
 N = 1500
 
@@ -18,13 +18,13 @@ def table(n=N, seed=0):
 
 
 X, FRESH = table(), table(seed=1)
-BOUNDS = [(None, None), (0, None), (0, 1)]
+BOUNDS = [Real(), Real(0), Real(0, 1)]
 SMALL = {"n_features": 40, "base_measure": 2, "bandwidth": 1.0, "random_state": 0}
 
 
 @pytest.fixture(scope="module", params=[QAFFDE, QAFFDESGD])
 def model(request):
-    return request.param(**SMALL, bounds=BOUNDS, transformation="normal").fit(X)
+    return request.param(**SMALL, columns=BOUNDS, transformation="normal").fit(X)
 
 
 def test_maps_raise_the_likelihood(model):
@@ -107,7 +107,7 @@ def test_a_plan_is_used_again(model):
 
 
 def test_parameters_are_cloned_and_set(model):
-    twin = clone(model).set_params(transformation=None, bounds=None)
+    twin = clone(model).set_params(transformation=None, columns="auto")
     assert clone(model).get_params()["transformation"] == "normal"
     assert twin.fit(X).plan_.maps is None
 
@@ -130,13 +130,13 @@ def test_only_bounds_are_ends_of_rows_that_are_still_to_come():
     stream = QAFFDE(**SMALL, transformation="normal").partial_fit(X)
     stream.partial_fit(np.array([[-5.0, -3.0, 2.0], [30.0, 1.0, 0.5]]))
     assert np.isfinite(stream.score_samples([[-5.0, -3.0, 2.0]])).all()
-    closed = QAFFDE(**SMALL, bounds=BOUNDS, transformation="normal").partial_fit(X)
+    closed = QAFFDE(**SMALL, columns=BOUNDS, transformation="normal").partial_fit(X)
     with pytest.raises(ValueError, match=r"1 rows have values that the plan holds for impossible"):
         closed.partial_fit(np.array([[-5.0, -3.0, 0.5], [30.0, 1.0, 0.5]]))
 
 
 def test_chunks_give_the_maps_of_rows_in_memory():
-    options = {**SMALL, "transformation": "normal", "bounds": BOUNDS}
+    options = {**SMALL, "transformation": "normal", "columns": BOUNDS}
     whole, parts = QAFFDE(**options).fit(X), QAFFDE(**options).fit(iter(np.split(X, 3)))
     assert parts.plan_.maps.mapped == whole.plan_.maps.mapped
     np.testing.assert_allclose(
@@ -147,7 +147,7 @@ def test_chunks_give_the_maps_of_rows_in_memory():
 def test_bounds_of_one_column_leave_the_others_their_base():
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(800, 3)), rng.gamma(2, size=800)])
-    model = QAFFDE(40, bounds=[*3 * [(None, None)], (0, None)], random_state=0).fit(rows)
+    model = QAFFDE(40, columns=[*3 * [Real(None, None)], Real(0, None)], random_state=0).fit(rows)
     assert model.base_measure_ != "box"
     assert model.plan_.maps is not None
     assert np.isfinite(model.score_samples([[50.0, 0.0, 0.0, 1.0]])).all()
@@ -156,7 +156,7 @@ def test_bounds_of_one_column_leave_the_others_their_base():
 
 def test_a_box_with_known_ends_leaks_nothing():
     rows = np.random.default_rng(0).random((800, 2))
-    model = QAFFDE(40, bounds=(0, 1), bandwidth=0.2).fit(rows)
+    model = QAFFDE(40, columns=Real(0, 1), bandwidth=0.2).fit(rows)
     assert model.base_measure_ == "box"
     assert model.probability(0, 1) == pytest.approx(1, abs=1e-9)
     assert model.score_samples([[-0.1, 0.5]]) == -np.inf

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from qaffde import QAFFDE, SelectionPolicy
+from qaffde import QAFFDE, Real, SelectionPolicy
 from qaffde.selection import Plan
 
 RNG = np.random.default_rng(0)
@@ -25,7 +25,7 @@ PLANS = {
     "mixture": {"base_measure": 2, "measurement": "direct"},
     "kernel": {"base_measure": "kernel"},
 }
-GIVEN = {"bandwidth": 0.5, "bounds": (-9, 9), "random_state": 0}
+GIVEN = {"bandwidth": 0.5, "columns": Real(-9, 9), "random_state": 0}
 WHOLE = {
     name: QAFFDE(30, 0.6, random_state=0, **options).fit(X) for name, options in PLANS.items()
 }
@@ -240,7 +240,7 @@ BAD = {
     "weights": (lambda m: m.partial_fit(X[:2], sample_weight=[-1, 1]), "Negative values"),
     "outside": (
         lambda m: m.partial_fit(outside()),
-        r"1 rows lie outside the ends of the plan.*row 3: \[99.*give bounds that hold",
+        r"1 rows lie outside the ends of the plan.*row 3: \[99.*give ends that hold",
     ),
     "parameter": (lambda m: m.set_params(rank=0).partial_fit(X), "rank=0 must be a whole number"),
     "other plan": (

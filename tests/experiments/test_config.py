@@ -14,7 +14,7 @@ from experiments.density import density_cells
 from experiments.methods import METHODS
 from experiments.registry import EXPERIMENTS, Selection, plan
 from experiments.results import paper_figures
-from qaffde.targets import PLANAR
+from experiments.targets import PLANAR
 
 GOOD = """
 title = "t"

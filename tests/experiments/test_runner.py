@@ -1,35 +1,23 @@
 """Runs: rows say everything, survive kills, and do not depend on the number of processes."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
+from contextlib import suppress
+from multiprocessing import Pipe, get_context
 
 import pytest
 
 from experiments import methods as method_registry
-from experiments import search
+from experiments import runner, search
 from experiments.cells import Ledger
 from experiments.methods import Method
 from experiments.pictures import MESH_SIDE, N_PAIRS, TRUTH, unpack, unpack_mesh
 from experiments.rows import append_row, read_rows
 from experiments.runner import run_cells
 from experiments.sets import Draws, find_target
+from experiments.targets import Target
 from experiments.trials import _best, chosen
-from qaffde.targets import Target
 from tests.experiments.tiny import tiny_cells, tiny_config, without_timings
-
-ROOT = Path(__file__).parents[2]
-SCRIPT = """
-import sys
-from pathlib import Path
-from experiments.runner import Files, run_cells
-from tests.experiments.tiny import tiny_cells
-files = Files(Path(sys.argv[1]), "planar-quick")
-run_cells(tiny_cells(files), files, on_row=lambda row: print(row["id"], flush=True))
-"""
 
 
 def test_rows_say_how_they_were_made(measured):
@@ -81,16 +69,30 @@ def test_what_is_there_is_not_run_again(measured):
 
 
 def started(files):
-    """Another process that runs the cells and says which rows it measured."""
-    command = [sys.executable, "-c", SCRIPT, str(files.folder)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+    """Another process that runs the cells, and the end of a pipe that says what it measured."""
+    ours, its = Pipe(duplex=False)
+
+    def work():
+        run_cells(tiny_cells(files), files, on_row=lambda row: its.send(row["id"]))
+
+    process = get_context("fork").Process(target=work)
+    process.start()
+    its.close()
+    return process, ours
+
+
+def everything(pipe):
+    """What another process says until it ends."""
+    with suppress(EOFError):
+        while True:
+            yield pipe.recv()
 
 
 def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured):
-    with started(files) as run:
-        first = [run.stdout.readline().strip() for _ in range(2)]
-        run.kill()
+    run, pipe = started(files)
+    first = [pipe.recv() for _ in range(2)]
+    run.kill()
+    run.join()
     there = [row["id"] for row in read_rows(files.rows)]
     assert there[:2] == first
     assert len(there) < 14
@@ -102,13 +104,14 @@ def test_a_killed_run_goes_on_to_the_rows_of_an_undisturbed_one(files, measured)
     assert without_timings(rows) == without_timings(read_rows(measured.rows))
 
 
-@pytest.mark.slow
 def test_two_runs_at_once_measure_each_row_once(files, measured):
-    runs = [started(files) for _ in range(2)]
-    said = [run.communicate()[0].split() for run in runs]
-    assert [run.returncode for run in runs] == [0, 0]
+    runs, pipes = zip(*(started(files) for _ in range(2)), strict=True)
+    said = [task for pipe in pipes for task in everything(pipe)]
+    for run in runs:
+        run.join()
+    assert [run.exitcode for run in runs] == [0, 0]
     rows = read_rows(files.rows)
-    assert sorted(said[0] + said[1]) == sorted(row["id"] for row in rows)
+    assert sorted(said) == sorted(row["id"] for row in rows)
     assert without_timings(rows) == without_timings(read_rows(measured.rows))
 
 
@@ -133,7 +136,9 @@ def test_a_claimed_row_is_waited_for(tmp_path):
         assert known == {"id": "old"}
 
 
-def test_two_processes_give_the_rows_of_one(files, measured):
+def test_two_processes_give_the_rows_of_one(files, measured, monkeypatch):
+    """Forked here: what is sent to them is pickled all the same, and nothing is imported again."""
+    monkeypatch.setattr(runner.multiprocessing, "get_context", lambda _: get_context("fork"))
     seen = []
     run_cells(tiny_cells(files), files, jobs=2, on_row=lambda row: seen.append(row["id"]))
     rows = read_rows(files.rows)

@@ -9,8 +9,8 @@ from experiments.results import Results
 from experiments.rows import read_rows
 from experiments.runner import Files, run_cells
 from experiments.tables import planar_excerpt, planar_page, variants_table
+from experiments.targets import get_target
 from qaffde.baselines import GMM
-from qaffde.targets import get_target
 from tests.experiments.tiny import SETS, tiny_cells, tiny_config
 
 UNTUNED = {"sets": ("arc",), "methods": ("gmm",), "variant": "untuned"}

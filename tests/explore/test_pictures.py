@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig
 from qaffde.explore import Explorer, views
 from qaffde.explore.requests import RequestError, State
 from qaffde.nn.calculus.families import pivoted_factor
@@ -154,7 +154,7 @@ def test_samples_glide_with_a_slider(explorers):
 
 def test_a_box_base_ends_the_axes_at_the_box(models):
     bounded = QAFFDE(
-        n_features=40, bandwidth=0.2, base_measure="box", bounds=(0, 1), random_state=0
+        n_features=40, bandwidth=0.2, base_measure="box", columns=Real(0, 1), random_state=0
     ).fit(np.random.default_rng(0).random((300, 2)))
     view = Explorer(bounded).view
     assert (view[0] >= 0).all()

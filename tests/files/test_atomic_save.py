@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import qaffde
-from qaffde import QAFFDE
+from qaffde import QAFFDE, Real
 from qaffde.files.atomic import replacing
 from qaffde.files.model import loads
 
@@ -63,7 +63,7 @@ def test_threads_on_one_path_share_nothing(path):
 
 def test_a_file_that_is_replaced_while_it_is_opened(path, tmp_path, monkeypatch):
     """The size belongs to the file that was opened, not to the one that was there before."""
-    fitted = QAFFDE(n_features=8, bandwidth=1.0, bounds=(-3, 3)).fit([[0.0], [1.0]])
+    fitted = QAFFDE(n_features=8, bandwidth=1.0, columns=Real(-3, 3)).fit([[0.0], [1.0]])
     fitted.save(tmp_path / "other")
     found = os.stat(path)
 

@@ -456,9 +456,7 @@ def grown(n):
             if key.startswith("FourierLayer."):
                 arrays[key] = np.resize(value, (n, *value.shape[1:]))
             elif key.startswith("BornDensity.factor"):
-                arrays[key] = np.ones((1, n))
-            elif key.startswith("ClassBorn.factor"):
-                arrays[key] = np.ones((len(value), 1, n))
+                arrays[key] = np.ones((*value.shape[:-2], 1, n))
 
     return change
 

@@ -5,7 +5,7 @@ beside them. They are never written again: a new format gets files of its own.
 """
 
 import json
-import subprocess
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
@@ -87,17 +87,19 @@ def test_the_first_format_is_refused_until_it_is_converted(file):
         qaffde.load(file)
 
 
-def test_the_converter_as_a_command(tmp_path):
+def test_the_converter_as_a_command(tmp_path, monkeypatch):
     old, new = DATA / "v1" / "qaffde_box.safetensors", tmp_path / "new"
 
     def run(*arguments):
-        command = [sys.executable, "tools/convert_model.py", *map(str, arguments)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        monkeypatch.setattr(sys, "argv", ["convert_model.py", *map(str, arguments)])
+        runpy.run_path(str(ROOT / "tools" / "convert_model.py"), run_name="__main__")
 
-    assert run(old, new).returncode == 0
+    run(old, new)
     assert isinstance(qaffde.load(new), QAFFDE)
-    assert "the file has format 2, written by" in run(new, tmp_path / "again").stderr
-    assert run(old).stderr.startswith("usage: ")
+    with pytest.raises(SystemExit, match="the file has format 2, written by"):
+        run(new, tmp_path / "again")
+    with pytest.raises(SystemExit, match=r"^usage: "):
+        run(old)
     assert not (tmp_path / "again").exists()
 
 

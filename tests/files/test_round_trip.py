@@ -13,7 +13,7 @@ from qaffde import QAFFDE, QAFFDESGD, FileError, SelectionPolicy, TrainingConfig
 from qaffde.estimators import recipes
 from qaffde.files.fields import Fields
 from qaffde.files.values import RECIPES
-from qaffde.nn.density import find_born
+from qaffde.nn import BornDensity, FourierFeatures, GaussianMeasure, find_born
 from qaffde.training import History
 from tests.file_models import CLOSED, FRAME, MODELS, X, answers, fitted
 from tests.sgd_models import Stretch
@@ -201,7 +201,7 @@ def refused():
             r"ExpTransform, which is not among the classes that files may hold; keep such a model",
         ),
         "subclass": (Mine(), r"files cannot hold a Mine; choose one of QAFFDE, "),
-        "object": (QAFFDE(bounds=object()), r"bounds is a builtins.object"),
+        "object": (QAFFDE(columns=object()), r"columns is a builtins.object"),
         "spoilt": (spoilt, r"would not load again \(BornDensity.factor holds NaN\); fit it again"),
         "type": (QAFFDE(bandwidth=np.array([1j])), r"complex128, which files do not hold"),
         "texts": (
@@ -227,17 +227,21 @@ def test_a_missing_directory_is_named(tmp_path):
 def test_projections_keep_the_variance_of_what_they_leave_out():
     location, scale = torch.zeros(3).double(), torch.tensor([2.0]).double()
     axes, noise = torch.eye(3).double()[:, :1], torch.tensor(0.5).double()
-    make = RECIPES["Projection"].read
-    parts = {"location": location, "scale": scale, "axes": axes}
-    plain = make(Fields("Projection", parts | {"noise": None}))
-    noisy = make(Fields("Projection", parts | {"noise": noise}))
+    one = torch.ones(1).double()
+    standard = GaussianMeasure(one, 0 * one[:, None], one[:, None, None])
+    born = BornDensity(FourierFeatures(0 * one[:, None], 0 * one, one), one[:, None], standard)
+    make = RECIPES["StandardizedDensity"].read
+    parts = {"density": born, "location": location, "scale": scale, "axes": axes}
+    plain = make(Fields("StandardizedDensity", parts | {"noise": None}))
+    noisy = make(Fields("StandardizedDensity", parts | {"noise": noise}))
     rows = torch.tensor([[1.0, 0.0, 0.0], [1.0, 2.0, 0.0]]).double()
-    assert plain.log_slope(rows, plain(rows)).tolist() == pytest.approx([-np.log(2)] * 2)
-    near, far = noisy.log_slope(rows, noisy(rows)).tolist()
+    expected = standard.log_density(0.5 * rows[:, :1]) - np.log(2)
+    assert plain(rows).tolist() == pytest.approx(expected.tolist())
+    near, far = noisy(rows).tolist()
     assert near - far == pytest.approx(4 / (2 * 0.5))
-    columns = {"location": location, "scale": torch.ones(3).double(), "axes": None}
+    columns = parts | {"scale": torch.ones(3).double(), "axes": None}
     with pytest.raises(FileError, match="noise is of no direction"):
-        make(Fields("Projection", columns | {"noise": noise}))
+        make(Fields("StandardizedDensity", columns | {"noise": noise}))
 
 
 def test_a_configuration_of_fewer_constants_has_the_others_as_usual():

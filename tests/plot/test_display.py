@@ -10,7 +10,6 @@ import pytest
 from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 from qaffde.baselines import GMM
 from qaffde.plot import KINDS, DensityDisplay
-from qaffde.targets import get_target
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
 
@@ -119,9 +118,13 @@ def test_slices_are_the_exact_conditionals(model):
         np.testing.assert_allclose(y, means(condition, x), rtol=1e-6, atol=1e-12)
     assert display.panel.labels == ["-1, 0", "1, 2"]
     free = DensityDisplay.from_estimator(model, kind="slices")
-    assert (free.panel.name, free.panel.given, len(free.panel.labels)) == ("age", "height", 5)
+    assert (free.panel.scale.name, free.panel.given, len(free.panel.labels)) == (
+        "age",
+        "height",
+        5,
+    )
     first = model.condition({"height": float(model.marginal([0]).ppf(0.1))}).marginal(["age"])
-    expected = means(first, free.panel.x)
+    expected = means(first, free.panel.scale.points)
     np.testing.assert_allclose(free.panel.densities[0], expected, rtol=1e-6, atol=1e-12)
 
 
@@ -130,17 +133,6 @@ def test_surface(flat):
     assert display.ax_.name == "3d"
     with pytest.raises(ValueError, match="three dimensions"):
         display.plot(plt.figure().add_subplot())
-
-
-def test_truth(flat):
-    target = get_target("binomial")
-    display = DensityDisplay.from_estimator(flat, kind="truth", truth=target)
-    shown = display.ax_.collections[0].get_offsets()
-    assert len(shown) == 2000
-    np.testing.assert_allclose(shown[:, 0], np.exp(display.panel.truth))
-    rows = X[:, :2]
-    by_function = DensityDisplay.from_estimator(flat, rows, kind="truth", truth=flat.score_samples)
-    assert "Spearman 1.0000, MAE 0" in by_function.ax_.get_title(loc="left")
 
 
 def test_training_curve(trained):
@@ -206,8 +198,6 @@ def test_nothing_global_is_changed(flat):
         ({"kind": "pairs", "columns": [0]}, "pairs show 2 to 8 columns"),
         ({"columns": ["size"]}, "column 'size' is not known"),
         ({"kind": "training"}, "QAFFDE was fitted without training steps"),
-        ({"kind": "truth"}, "pass truth"),
-        ({"kind": "truth", "truth": abs}, "pass X"),
         ({"kind": "slices", "columns": [0], "given": {0: 1.0}}, "which is not given itself"),
         ({"X": np.ones((3, 5))}, "X has shape (3, 5), but the density has 2 columns"),
         ({"X": np.full((3, 2), np.nan)}, "X has no finite row"),
@@ -238,5 +228,5 @@ def test_without_matplotlib_one_line_says_what_to_install(flat, monkeypatch):
 def test_every_kind_has_a_test():
     assert set(KINDS) == {
         *("curve", "contours", "surface", "pairs", "slices"),
-        *("truth", "training", "spectrum", "frequencies"),
+        *("training", "spectrum", "frequencies"),
     }

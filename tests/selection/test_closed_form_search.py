@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from experiments.targets import random_gmm
 from qaffde import QAFFDE, ModelSpec, SelectionPolicy, select, solve, summarize
 from qaffde.parameters import DOUBLE
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.selector import ClosedForm
-from qaffde.targets import random_gmm
 from tests.selection.judges import GENERATOR, search_with
 
 ROWS = torch.randn(6000, 2, generator=GENERATOR, dtype=torch.float64)

@@ -153,7 +153,7 @@ def skewed(n=2000, seed=0):
 
 @pytest.mark.parametrize("method", ["closed_form", "likelihood"])
 def test_maps_are_chosen_for_skewed_columns_and_not_for_gaussian_ones(method):
-    policy = SelectionPolicy(map_trial_features=64, max_box_columns=1)
+    policy = SelectionPolicy(max_box_columns=1)
     spec = ModelSpec(method=method, n_features=64)
     X = skewed()
     plan = select(summarize(X, random_state=0), spec, policy=policy)

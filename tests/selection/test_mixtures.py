@@ -1,29 +1,28 @@
-"""Mixtures by expectation–maximization, and averages of them over their posterior."""
+"""Mixtures by expectation–maximization, and averages of them."""
 
-import math
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch.distributions import MultivariateNormal
 
+from experiments.targets import random_gmm
 from qaffde import SelectionPolicy
 from qaffde.nn import GaussianMeasure
-from qaffde.selection.base_measure import (
+from qaffde.selection.base_measure import BaseSpec
+from qaffde.selection.mixture import (
     MAX_ITER,
-    N_DRAWS,
     TOLERANCE,
-    BaseSpec,
     Monomials,
-    average_mixture,
-    average_of,
+    average,
     fit_mixture,
-    last_draw,
+    members,
+    start_mixture,
 )
-from qaffde.targets import random_gmm
 
 
 def generator(seed=0):
@@ -167,7 +166,7 @@ def test_whole_weights_are_repeated_rows(data, start, k):
 
 def test_weights_of_any_size_are_relative(data):
     weight = torch.rand(2000, generator=generator(), dtype=torch.float64)
-    one, two = (steps(Monomials(data, f * weight), 20) for f in (1.0, 1000.0))
+    one, two = (steps(Monomials(data, f * weight), 20) for f in (1.0, 1024.0))
     torch.testing.assert_close(one.means, two.means)
     torch.testing.assert_close(one.covariances, two.covariances)
 
@@ -216,90 +215,77 @@ def test_the_same_seed_gives_the_same_mixture(data):
     assert all(torch.equal(value, second[name]) for name, value in first.items())
 
 
-# Averages over the posterior
+# Averages of mixtures, and starts
 
 
-def average(rows, k, seed=0, n_sweeps=20, strength=0.0):
-    values = Monomials(rows)
-    begin = fit_mixture(values, k, generator(seed), ridge=RIDGE)
-    return average_mixture(values, begin, generator(seed), strength=strength, n_sweeps=n_sweeps)
+def test_an_average_is_the_mean_density_of_its_members(data):
+    rows = Monomials(data)
+    two = [fit_mixture(rows, 6, generator(s), ridge=RIDGE, max_iter=4) for s in (0, 1)]
+    mean = torch.stack([mixture.log_density(data).exp() for mixture in two]).mean(0)
+    pooled = average(two)
+    torch.testing.assert_close(pooled.log_density(data).exp(), mean)
+    for found, expected in zip(members(pooled, 2), two, strict=True):
+        torch.testing.assert_close(found.state_dict(), expected.state_dict())
 
 
-def test_one_component_has_the_posterior_of_a_gaussian():
-    rows = torch.randn(2000, 4, generator=generator(), dtype=torch.float64)
-    draws = [average(rows, 1, seed, n_sweeps=40) for seed in range(10)]
-    means = torch.cat([draw.means for draw in draws])
-    covariances = torch.cat([draw.covariances for draw in draws])
-    error = means.std(0) * math.sqrt(2000)
-    np.testing.assert_allclose(error, 1.0, rtol=0.35)
-    np.testing.assert_allclose(means.mean(0), rows.mean(0), atol=0.02)
-    np.testing.assert_allclose(covariances.mean(0), torch.cov(rows.T), atol=0.03)
-    spread = covariances[:, 0, 0].std() * math.sqrt(2000 / 2)
-    assert 0.7 < spread < 1.4
+def test_a_final_average_goes_on_from_the_one_that_was_judged(data):
+    spec, policy = BaseSpec("mixture", 6, n_mixtures=2), SelectionPolicy(last_iterations=2)
+    ones = torch.ones(len(data), dtype=torch.float64)
+    judged = spec.fit(data[:1000], ones[:1000], ones[:3], generator(), policy)
+    final = spec.fit(data, ones, ones[:3], generator(), policy, judged)
+    assert str(spec) == "mixture of 2 × 6"
+    assert len(final.weights) == 12
+    assert (final.means - judged.means).norm(dim=1).median() < 0.1
+    assert final.log_density(data).mean() > judged.log_density(data).mean()
 
 
-def test_a_strong_prior_pulls_to_the_unit_covariance():
-    rows = 0.1 * torch.randn(500, 4, generator=generator(), dtype=torch.float64)
-    free, held = (average(rows, 1, strength=strength) for strength in (0.0, 500.0))
-    variance = [draw.covariances.diagonal(dim1=1, dim2=2).mean() for draw in (free, held)]
-    assert variance[0] < 0.02
-    assert 0.4 < variance[1] < 0.6
+def test_sums_of_a_mixture_give_back_its_moments(data, start):
+    rows = Monomials(data)
+    count, mean, scatter = rows.moments(rows.sums_of_mixture(start))
+    torch.testing.assert_close(count, start.weights * len(data))
+    torch.testing.assert_close(mean, start.means)
+    torch.testing.assert_close(scatter / count[:, None, None], start.covariances)
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.2])
-def test_an_average_beats_expectation_maximization_of_the_true_size(scale):
-    target = random_gmm(5, scale)
-    train, test = (torch.as_tensor(target.sample(n, s)) for n, s in ((6000, 1), (5000, 2)))
-    location, deviation = train.mean(0), train.std(0)
-    found = average((train - location) / deviation, 40, n_sweeps=100)
-    log_p = found.log_density((test - location) / deviation) - deviation.log().sum()
-    plain = GaussianMixture(50, random_state=0).fit(train.numpy())
-    assert log_p.mean() > plain.score(test.numpy())
+def test_sums_over_some_rows_stand_for_those_of_all(data, start):
+    part, twice = Monomials(data[:500]), Monomials(data)
+    value, sums = twice.expectation(start, slice(500))
+    expected, own = part.expectation(start)
+    assert value == pytest.approx(expected, abs=1e-12)
+    torch.testing.assert_close(sums, 4 * own)
 
 
-SHORT = SelectionPolicy(averaged_work=40)
-SPEC = BaseSpec("mixture", 40, strength=0.0)
-
-
-def test_the_last_draw_is_a_mixture_of_its_own():
-    rows = torch.randn(500, 3, generator=generator(), dtype=torch.float64)
-    found = average(rows, 5)
-    last = last_draw(found)
-    assert len(found.weights) == 5 * N_DRAWS
-    assert last.weights.sum().item() == pytest.approx(1.0)
-    assert torch.equal(last.means, found.means[-5:])
-    draws = [found.weights[5 * i : 5 * i + 5].sum().item() for i in range(N_DRAWS)]
-    assert draws == pytest.approx([1 / N_DRAWS] * N_DRAWS)
-
-
-def test_goes_on_from_an_earlier_average():
-    rows = standardized(torch.as_tensor(random_gmm(4, 0.2).sample(3000, 1)))
-    weight = torch.ones(3000, dtype=torch.float64)
-    start = average(rows, 40, n_sweeps=30)
-    new, old = (
-        average_of(SPEC, rows, weight, generator(1), SHORT, begin) for begin in (None, start)
+def test_float32_costs_digits_only(data, start):
+    (value, sums), (single, rough) = (
+        Monomials(data, dtype=dtype).expectation(start) for dtype in (torch.float64, torch.float32)
     )
-    last = start.means[-40:]
-    far, near = ((found.means[-40:] - last).norm(dim=1).median() for found in (new, old))
-    assert near < 0.5 < far
+    assert single == pytest.approx(value, abs=1e-5)
+    torch.testing.assert_close(rough, sums, atol=1e-3, rtol=1e-4)
 
 
-def test_weights_of_an_average_are_those_of_a_resample():
-    rows = torch.cat([torch.full((500, 2), -1.0), torch.full((500, 2), 1.0)]).double()
-    rows = rows + 0.1 * torch.randn(1000, 2, generator=generator(), dtype=torch.float64)
-    weight = torch.where(rows[:, 0] > 0, 4.0, 1.0).double()
-    spec = BaseSpec("mixture", 2, strength=0.0)
-    found = average_of(spec, rows, weight, generator(), SHORT)
-    assert found.weights[found.means[:, 0] > 0].sum().item() == pytest.approx(0.8, abs=0.02)
+def test_a_start_is_ahead_of_as_many_iterations_over_all_rows():
+    rows = standardized(torch.as_tensor(random_gmm(3, 0.2).sample(8000, 1)))
+    begin = start_mixture(Monomials(rows), 16, generator(), ridge=RIDGE)
+    clusters = KMeans(16, n_init=1, max_iter=10, random_state=0).fit(rows.numpy())
+    plain = GaussianMixture(16, means_init=clusters.cluster_centers_, max_iter=4, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plain.fit(rows.numpy())
+    assert begin.log_density(rows).mean() > plain.score(rows.numpy())
 
 
-def test_the_same_seed_gives_the_same_average(rows):
-    first, second = (average(rows, 2, seed=3, n_sweeps=9) for _ in "ab")
-    assert torch.equal(first.means, second.means)
-    assert torch.equal(first.weights, second.weights)
-
-
-def test_rows_on_a_plane_stay_finite():
-    rows = torch.randn(400, 3, generator=generator(), dtype=torch.float64)
-    flat = torch.cat([rows, rows[:, :1]], dim=1)
-    assert average(flat, 3).log_density(flat).isfinite().all()
+def test_of_two_starts_the_more_likely_goes_on():
+    """Clusters cut two thin parallel lines across; a smaller mixture that knows them is split."""
+    noise = torch.randn(4000, 2, generator=generator(), dtype=torch.float64)
+    lines = noise * torch.tensor([1.0, 0.01]) + torch.tensor([0.0, 0.2]) * (noise[:, :1] > 0)
+    lines = torch.stack([lines[:, 0].roll(1), lines[:, 1]], dim=1)
+    means = torch.tensor([[0.0, 0.0], [0.0, 0.2]], dtype=torch.float64)
+    covariances = torch.diag(torch.tensor([1.0, 1e-4], dtype=torch.float64)).expand(2, 2, 2)
+    smaller = GaussianMeasure(torch.full((2,), 0.5).double(), means, covariances)
+    rows = Monomials(lines)
+    clusters, split = (
+        start_mixture(rows, 4, generator(), ridge=RIDGE, smaller=given)
+        for given in (None, smaller)
+    )
+    assert rows.log_density(split).mean() > rows.log_density(smaller).mean() - 0.01
+    assert rows.log_density(split).mean() > rows.log_density(clusters).mean() + 0.1

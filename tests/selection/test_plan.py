@@ -18,6 +18,7 @@ from qaffde import (
     QAFFDESGD,
     ComputeConfig,
     ModelSpec,
+    Real,
     SelectionPolicy,
     TrainingConfig,
     select,
@@ -261,7 +262,7 @@ CHANGES = {
     "rank": 1,
     "features": "random",
     "base_measure": 3,
-    "bounds": (-99, 99),
+    "columns": Real(-99, 99),
     "policy": SelectionPolicy(min_trace=0.5, background=0.5, tolerance=0.1),
     "random_state": 7,
 }

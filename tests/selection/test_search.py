@@ -9,7 +9,7 @@ import torch
 
 from qaffde.selection import Moments
 from qaffde.selection import search as search_module
-from qaffde.selection.base_measure import BaseSpec, within_scale
+from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.plan import Choice
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.search import Search, bare, stiffer, wider
@@ -31,7 +31,7 @@ STEP, RIDGE_STEP = DEFAULT_POLICY.rough_step, DEFAULT_POLICY.ridge_step
 
 def start_of(search):
     """Where the search for a bandwidth begins."""
-    return DEFAULT_POLICY.likelihood_start * within_scale(search.mixture)
+    return DEFAULT_POLICY.likelihood_start * search.within
 
 
 def test_the_summit_is_found_to_a_step():
@@ -168,7 +168,7 @@ def test_an_open_size_becomes_that_of_the_chosen_mixture():
     rows = 0.3 * Z + far
     search = search_with(Judge(), rows=rows)
     found = run(search, [BaseSpec("mixture", 0)])
-    assert found.base.n_components == len(search.mixture.weights) == 2
+    assert found.base.n_components == search.mixture.n_components == 2
     moments = Moments.of(rows, search.weight)
     assert len(search.measure(found.base, found.bandwidth, moments).weights) == 2
 
@@ -184,7 +184,7 @@ def test_the_deadline_cuts_the_way_short(monkeypatch):
     whole, cut = Judge(), Judge()
     run(search_with(whole), [BOX])
     search = search_with(cut, deadline=3)
-    assert len(search.mixture.weights) == 1
+    assert search.mixture.n_components == 1
     clock = iter(range(1000))
     monkeypatch.setattr(search_module.time, "monotonic", lambda: next(clock))
     run(search, [BOX])
@@ -225,21 +225,21 @@ def fits_of(rows, policy, level):
         return torch.zeros(len(split.valid), dtype=torch.float64)
 
     search = search_with(judge, rows=rows, policy=policy)
-    mixture = BaseSpec("mixture", len(search.mixture.weights))
-    for spec in (BOX, GAUSSIAN, mixture, search.averaged[0]):
+    for spec in (BOX, GAUSSIAN, TWO, replace(TWO, n_mixtures=2)):
         search.scores(Choice(spec, torch.ones(rows.shape[1])), level)
     return found, search.splits[level]
 
 
-ONE_SIZE = {"mixture_sizes": (2,), "averaged_work": 40}
+ONE_SIZE = {"mixture_sizes": (2,)}
 
 
 @pytest.mark.parametrize("n", [1500, 4000, 6000])
 @pytest.mark.parametrize("level", [TWO_LEVELS.rough_rows, TWO_LEVELS.fine_rows])
-def test_held_out_rows_of_both_levels_change_no_base_measure(n, level):
+@pytest.mark.parametrize("d", [3, 4])
+def test_held_out_rows_of_all_levels_change_no_base_measure(n, level, d):
     """Also where the few rows are not all held out by the split of more."""
     policy = replace(TWO_LEVELS, **ONE_SIZE)
-    rows = torch.randn(n, 3, generator=GENERATOR, dtype=torch.float64)
+    rows = torch.randn(n, d, generator=GENERATOR, dtype=torch.float64)
     plain, (split,) = fits_of(rows, policy, level)
     is_held_out = (rows[:, None, 0] == split.valid[None, :, 0]).any(1)
     assert is_held_out.sum() == len(split.valid) == int(0.3 * min(n, level))
@@ -350,7 +350,7 @@ def test_moves_go_back_and_forth():
 
 def test_candidates_are_named_by_all_that_they_are():
     h = torch.tensor([0.5, 2.0])
-    average = BaseSpec("mixture", 3, strength=20.0)
+    average = BaseSpec("mixture", 3, n_mixtures=2)
     names = {
         str(Choice(spec, width, ridge, n_features=size))
         for spec in (BOX, GAUSSIAN, BaseSpec("mixture", 2), BaseSpec("mixture", 3), average)
@@ -361,4 +361,4 @@ def test_candidates_are_named_by_all_that_they_are():
     assert len(names) == 60
     name = "box, bandwidth 0.5, 2, ridge 3/n, 64 features"
     assert str(Choice(BOX, h, 3.0, n_features=64)) == name
-    assert str(bare(Choice(average, h, 3.0))) == "mixture of 3 averaged alone"
+    assert str(bare(Choice(average, h, 3.0))) == "mixture of 2 × 3 alone"

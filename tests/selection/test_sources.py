@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as parquet
 import pytest
 
-from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig
 from qaffde.estimators import base
 from qaffde.selection import summary as sources
 from qaffde.selection.summary import ChunkSource
@@ -154,7 +154,7 @@ def drawn(n):
 def test_memory_does_not_grow_with_the_rows(source):
     def peak(rows):
         tracemalloc.start()
-        model(bounds=(-9, 9), base_measure="box", random_state=0).fit(rows)
+        model(columns=Real(-9, 9), base_measure="box", random_state=0).fit(rows)
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -181,7 +181,7 @@ def test_a_plan_that_is_given_by_numbers_takes_one_pass():
         passes.append(0)
         yield from np.array_split(X, 3)
 
-    given = {"bounds": [(-9, 9), (-20, 30)]}
+    given = {"columns": [Real(-9, 9), Real(-20, 30)]}
     rows = chunks(once)
     passes.clear()
     fit = model(base_measure="box", **given).fit(rows)
@@ -191,7 +191,7 @@ def test_a_plan_that_is_given_by_numbers_takes_one_pass():
 
 def test_a_first_block_of_one_row_that_weighs_is_no_error():
     weight = np.where(np.arange(N) < 1023, 0.0, 1.0)
-    given = {"base_measure": "box", "bounds": [(-9, 9), (-20, 30)]}
+    given = {"base_measure": "box", "columns": [Real(-9, 9), Real(-20, 30)]}
     for source in (chunks([(X, weight)]), iter([(X, weight)])):
         assert_same(model(**given).fit(source), in_memory(weight, **given))
 
@@ -228,7 +228,7 @@ def test_a_bad_value_names_its_row_and_changes_nothing(value, word):
     bad[2000, 1] = value
     frames = [FRAME[NAMES], FRAME[NAMES].assign(b=bad[:, 1])]
     cases = {
-        f"row 2000 has {word} in column 1": ([X], bad),
+        f"row 2000 has {word} in column 1": ([X], chunks([bad])),
         f"row {N + 2000} has {word} in column 'b'": (frames[:1], chunks(frames)),
     }
     for message, (good, source) in cases.items():
@@ -241,7 +241,10 @@ def test_a_bad_value_names_its_row_and_changes_nothing(value, word):
 
 
 BAD = {
-    "outside bounds, the first is row 1500": (lambda: chunks(outlier()), {"bounds": (-99, 99)}),
+    "outside bounds, the first is row 1500": (
+        lambda: chunks(outlier()),
+        {"columns": Real(-99, 99)},
+    ),
     "row 1200 has the weight -1": (lambda: chunks(X, weights=negative()), {}),
     "chunk 1 has the columns 1": (lambda: chunks([X, X[:, :1]]), {}),
     "chunk 1 has the columns ['b', 'a']": (lambda: frames("ab", "ba"), {}),

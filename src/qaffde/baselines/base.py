@@ -11,7 +11,6 @@ from torch import Generator, Tensor, nn
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import check_kind, check_positive, generator_from
-from qaffde.selection.plan import in_data_units
 from qaffde.selection.summary import Moments, units
 from qaffde.training import History, TrainingConfig, adam, hold_out, negative_log_likelihood, train
 from qaffde.training.loop import Loss, MakeOptimizer, Report, Rows
@@ -108,7 +107,8 @@ class TrainedEstimator(DensityEstimator):
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`, of shape (n, d)."""
         trained = self.train_density(*self._validated(X, sample_weight))
-        self.density_ = in_data_units(trained.density, trained.location, trained.scale)
+        self.density_ = StandardizedDensity(trained.density, trained.location, trained.scale)
+        self.density_.requires_grad_(False).eval()
         self.history_ = trained.history
         return self
 

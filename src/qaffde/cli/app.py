@@ -20,7 +20,6 @@ COMMANDS = {
     "anomalies": ("score", "Write the rows where the density is low."),
     "info": ("models", "Show what a model file holds."),
     "compare": ("compare", "Compare methods on held-out rows of your data."),
-    "demo": ("demo", "Fit a benchmark density, compare with the truth, and draw."),
 }
 """Modules of the commands, and what the help says of each."""
 EXAMPLES = """
@@ -46,8 +45,6 @@ qaffde info model.qaffde
 qaffde info model.qaffde --json
 qaffde compare rows.csv
 qaffde compare rows.csv --methods qaffde,kde,gmm --time-limit 20 --json
-qaffde demo
-qaffde demo --target arc --rows 5000 -o arc.png
 """
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 

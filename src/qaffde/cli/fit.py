@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from typer import Option
@@ -10,12 +10,16 @@ from typer import Option
 from qaffde.cli.inputs import open_data
 from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, ModelOut, Seed
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
+from qaffde.kinds import Kind, Real, as_kind
+from qaffde.schema import Schema
+from qaffde.streams.blocks import Array
 from qaffde.streams.chunked import TableChunks, pick_columns
-from qaffde.streams.names import find_columns, framed
+from qaffde.streams.names import find_columns
+from qaffde.streams.schemas import infer_schema
 
 STREAM_BYTES = 1 << 28
 """Rows that take more memory are read in batches."""
-SAVED = ("qaffde", "qaffde-sgd")
+SAVED = ("qaffde", "qaffde-sgd", "qaffde-tensor-train")
 """Methods whose models can be saved."""
 
 
@@ -25,7 +29,7 @@ def fit(
     *,
     columns: Columns = None,
     weights: Annotated[str | None, Option(help="Column of weights.")] = None,
-    method: Annotated[str, Option(help="qaffde or qaffde-sgd.")] = "qaffde",
+    method: Annotated[str, Option(help="qaffde, qaffde-sgd or qaffde-tensor-train.")] = "qaffde",
     features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
     bandwidth: Annotated[
         str | None, Option(help="A number, one for each column by commas, scott, silverman.")
@@ -36,9 +40,15 @@ def fit(
     base_measure: Annotated[
         str | None, Option(help="box, gaussian, mixture; chosen where not given.")
     ] = None,
-    bounds: Annotated[
+    column: Annotated[
         list[str] | None,
-        Option(help="Known ends: LOW:HIGH for all columns, or COLUMN=LOW:HIGH, repeated."),
+        Option(
+            help="Kind of a column, repeated: age=integer, hour=periodic:24, spend=atom:0, "
+            "price=real:0:100, zip=category, or of all: real:0:1. Others are found."
+        ),
+    ] = None,
+    transformation: Annotated[
+        str | None, Option(help="Maps of real columns: normal or none; chosen where not given.")
     ] = None,
     time_limit: Annotated[
         float | None,
@@ -56,7 +66,7 @@ def fit(
     check_output(output, data)
     if method not in SAVED:
         raise usage(
-            f"model files hold methods {' and '.join(SAVED)} only, not {method!r}; compare it "
+            f"model files hold methods {', '.join(SAVED)} only, not {method!r}; compare it "
             "with qaffde compare"
         )
     if stream and method != "qaffde":
@@ -64,29 +74,36 @@ def fit(
     start = time.perf_counter()
     with open_data(data, header=header) as table, progress() as report:
         picked = pick_columns(table, columns or None, weights)
-        rows = TableChunks(table, *picked, missing=missing, progress=report)
+        names = [table.names[j] for j in picked[0]]
+        kinds = parse_kinds(column, names)
+        schema = infer_schema(table, picked[0], kinds) if table.named and not stream else None
+        rows = TableChunks(table, *picked, missing=missing, progress=report, schema=schema)
         model = make_estimator(
             method,
             n_features=features,
             bandwidth=number_or_word(bandwidth),
             rank=number_or_word(rank),
             base_measure=number_or_word(base_measure),
-            bounds=parse_bounds(bounds, rows.column_names),
+            columns=kinds_by_column(kinds, schema, names),
+            transformation=transformation,
             time_limit=time_limit,
             random_state=seed,
         )
-        most = STREAM_BYTES if stream is None and method == "qaffde" else math.inf
+        plain = schema is None or schema.is_real
+        most = STREAM_BYTES if stream is None and method == "qaffde" and plain else math.inf
         whole = None if stream else rows.collect_up_to(most)
         if whole is None:
             model.fit(rows)
         else:
             X, weight = whole
-            model.fit(framed(X, rows.names), sample_weight=weight if weights else None)
+            model.fit(_framed(X, schema), sample_weight=weight if weights else None)
     note_missing(rows)
     model.save(output.resolve())
+    if schema is not None and not json:
+        print(f"{schema}\n")
     facts = {
         "class": type(model).__name__,
-        "columns": rows.column_names,
+        **({"columns": rows.column_names, **kinds_of(model)} if json or schema is None else {}),
         "rows": rows.n_kept,
         "missing_values": rows.n_missing,
         "streamed": whole is None,
@@ -97,12 +114,25 @@ def fit(
     print_facts(facts, as_json=json)
 
 
+def _framed(X: Array, schema: Schema | None) -> Any:
+    """Rows that were read as a table, if they are ones that it can have."""
+    if schema is None:
+        return X
+    schema.check(X)
+    return schema.decode(X)
+
+
 def make_estimator(method: str, **parameters: Any) -> Any:
     """Unfitted estimator of a method, with those parameters that are not None."""
-    from qaffde import QAFFDE, QAFFDESGD
+    from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
     from qaffde.baselines import BASELINES
 
-    methods: dict[str, Any] = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD, **BASELINES}
+    methods: dict[str, Any] = {
+        "qaffde": QAFFDE,
+        "qaffde-sgd": QAFFDESGD,
+        "qaffde-tensor-train": QAFFDETensorTrain,
+        **BASELINES,
+    }
     if method not in methods:
         raise usage(f"unknown method {method!r}; choose one of {', '.join(methods)}")
     model = methods[method]()
@@ -130,22 +160,35 @@ def number_or_word(text: str | None) -> Any:
         return text
 
 
-def parse_bounds(texts: Sequence[str] | None, names: Sequence[str]) -> Any:
-    """Ends of columns from texts such as ``0:1``, ``height=0:`` or ``:5``."""
-    if not texts:
-        return None
-    bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(names)
-    for text in texts:
-        column, _, ends = text.rpartition("=")
-        try:
-            low, high = (float(end) if end.strip() else None for end in ends.split(":"))
-        except ValueError:
-            raise usage(
-                f"--bounds takes LOW:HIGH or COLUMN=LOW:HIGH, an end may be left out; got {text!r}"
-            ) from None
+def parse_kinds(texts: Sequence[str] | None, names: Sequence[str]) -> dict[str, Kind]:
+    """Kinds of columns from texts such as ``hour=periodic:24``, or ``real:0:1`` for all columns.
+
+    Examples
+    --------
+    >>> parse_kinds(["hour=periodic:24", "1=integer"], ["hour", "age"])
+    {'hour': Periodic(period=24.0, start=0.0), 'age': Integer()}
+    """
+    kinds = {}
+    for text in texts or ():
+        column, _, kind = text.rpartition("=")
         for j in find_columns([column], names, "the fit") if column else range(len(names)):
-            bounds[j] = low, high
-    return bounds
+            kinds[names[j]] = as_kind(kind, names[j])
+    return kinds
+
+
+def kinds_by_column(
+    kinds: Mapping[str, Kind], schema: Schema | None, names: Sequence[str]
+) -> dict[Any, Kind] | None:
+    """Kinds as estimators take them: of all columns of a schema, or of those given, by number."""
+    if schema is not None and any(kind != Real() for kind in schema.kinds):
+        return {column.name: column.kind for column in schema.columns}
+    return {names.index(name): kind for name, kind in kinds.items()} or None
+
+
+def kinds_of(model: Any) -> dict[str, list[str]]:
+    """Kinds of a model's columns, in words, where its fit was to a table."""
+    schema = getattr(model, "schema_", None)
+    return {} if schema is None else {"kinds": [str(kind) for kind in schema.kinds]}
 
 
 def note_missing(rows: TableChunks) -> None:

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qaffde.cli.output import usage
 from qaffde.streams.blocks import Array
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.files import open_table
-from qaffde.streams.names import find_columns, framed, names_in
+from qaffde.streams.names import find_columns, framed_for, names_in
 from qaffde.streams.table import DataError, Table
 
 STANDARD = "-"
@@ -57,7 +59,8 @@ def rows_for_model(
         )
     if missing == "impute":
         missing = _filler(model)
-    return TableChunks(table, have, missing=missing)
+    schema = getattr(model, "schema_", None)
+    return TableChunks(table, have, missing=missing, schema=schema)
 
 
 def _filler(model: Any) -> Callable[[Array], Array]:
@@ -66,7 +69,13 @@ def _filler(model: Any) -> Callable[[Array], Array]:
         raise DataError(
             f"{type(model).__name__} has no conditional mean to fill gaps with; use missing=drop"
         )
-    return lambda rows: model.impute(framed(rows, names_in(model)), method="mean")
+
+    def fill(rows: Array) -> Array:
+        filled = model.impute(framed_for(model, rows), method="mean")
+        schema = getattr(model, "schema_", None)
+        return np.asarray(filled) if schema is None else schema.encode(filled)
+
+    return fill
 
 
 def load_model(path: Path, *needs: str) -> Any:
@@ -86,23 +95,35 @@ def load_model(path: Path, *needs: str) -> Any:
 
 
 def parse_values(
-    texts: Sequence[str], names: Sequence[str], wanted: str, *, several: bool = False
-) -> dict[int, list[float]]:
+    model: Any, texts: Sequence[str], names: Sequence[str], wanted: str, *, several: bool = False
+) -> dict[int, list[Any]]:
     """Values by number of column, one or several, from texts such as ``height=1.6,1.8``.
 
-    A message says what is `wanted`.
+    They are labels where a column of the model is a category. A message says what is `wanted`.
     """
-    found: dict[int, list[float]] = {}
+    found: dict[int, list[Any]] = {}
     for text in texts:
         column, _, values = text.rpartition("=")
-        try:
-            numbers = [float(value) for value in (values.split(",") if several else [values])]
-        except ValueError:
-            numbers = [math.nan]
-        if not column or not all(map(math.isfinite, numbers)):
+        if not column:
             raise usage(f"{wanted}; got {text!r}")
         for j in find_columns([column], names, "the model"):
             if j in found:
                 raise usage(f"the column {names[j]!r} has two values")
-            found[j] = numbers
+            parts = values.split(",") if several else [values]
+            found[j] = [_value(model, j, part) for part in parts]
+            if None in found[j]:
+                raise usage(f"{wanted}; got {text!r}")
     return found
+
+
+def _value(model: Any, column: int, text: str) -> Any:
+    """A label or a finite number; None where a text is neither."""
+    schema = getattr(model, "schema_", None)
+    labels = () if schema is None else schema.columns[column].codes
+    if labels:
+        return next((label for label in labels if str(label) == text), text)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

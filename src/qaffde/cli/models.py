@@ -5,13 +5,14 @@ from typing import Annotated, Any
 import numpy as np
 from typer import Argument, Option
 
-from qaffde.cli.fit import attributes
+from qaffde.cli.fit import attributes, kinds_of
 from qaffde.cli.inputs import load_model, parse_values
 from qaffde.cli.options import Json, Model, ModelOut, Seed, TableOut
-from qaffde.cli.output import check_output, print_facts, progress
+from qaffde.cli.output import check_output, print_facts, progress, shown
 from qaffde.cli.sinks import open_sink
 from qaffde.streams.names import column_names, find_columns
-from qaffde.streams.table import DataError, Table, import_pyarrow
+from qaffde.streams.schemas import record_batch
+from qaffde.streams.table import DataError, Table
 
 
 def sample(
@@ -25,16 +26,16 @@ def sample(
     """Draw independent rows from a density."""
     printed, drawn = json and output is None, []
     with open_sink(output, model, json=json) as write, progress() as report:
-        density, pa = load_model(model, "sample"), import_pyarrow()
+        density = load_model(model, "sample")
         names, random_state = column_names(density), np.random.RandomState(seed)
         for start in range(0, n, Table.batch_rows):
             rows = density.sample(min(Table.batch_rows, n - start), random_state=random_state)
-            drawn += [rows] if printed else []
-            arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-            write(pa.RecordBatch.from_arrays(arrays, names=names))
+            batch = record_batch(rows, names)
+            drawn += list(zip(*batch.to_pydict().values(), strict=True)) if printed else []
+            write(batch)
             report("drawing", start + len(rows), n)
     if json:
-        found = {"rows": np.concatenate(drawn)} if printed else {"rows": n, "output": output}
+        found: dict[str, Any] = {"rows": drawn} if printed else {"rows": n, "output": output}
         print_facts({"columns": names, **found}, as_json=True)
 
 
@@ -65,13 +66,13 @@ def condition(
     check_output(output, model)
     density = load_model(model, "condition")
     names = column_names(density)
-    wanted = f"a condition is COLUMN=NUMBER, such as {names[0]}=1.5"
-    given = {j: value for j, (value,) in parse_values(values, names, wanted).items()}
+    wanted = f"a condition is COLUMN=VALUE, such as {names[0]}=1.5"
+    given = {j: value for j, (value,) in parse_values(density, values, names, wanted).items()}
     density.condition(given).save(output.resolve())
     rest = [name for j, name in enumerate(names) if j not in given]
     said = {names[j]: value for j, value in given.items()}
-    shown = said if json else [f"{name} = {value:g}" for name, value in said.items()]
-    print_facts({"columns": rest, "given": shown, "model": str(output)}, as_json=json)
+    listed = said if json else [f"{name} = {shown(value)}" for name, value in said.items()]
+    print_facts({"columns": rest, "given": listed, "model": str(output)}, as_json=json)
 
 
 LEARNED = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")
@@ -101,7 +102,7 @@ def info(model: Model, *, json: Json = False) -> None:
 
 def describe(model: Any) -> dict[str, Any]:
     """Facts of a fitted estimator, as far as it has them."""
-    facts: dict[str, Any] = {"columns": column_names(model)}
+    facts: dict[str, Any] = {"columns": column_names(model), **kinds_of(model)}
     if hasattr(model, "sums_"):
         facts["total_weight"] = float(model.sums_.weight)
     facts |= attributes(model, *LEARNED)

@@ -17,6 +17,7 @@ class Missing(StrEnum):
     error = "error"
     drop = "drop"
     impute = "impute"
+    keep = "keep"
 
 
 Model = Annotated[Path, Argument(metavar="MODEL", help="File that `qaffde fit` wrote.")]
@@ -40,10 +41,12 @@ Header = Annotated[
     bool | None, Option("--header/--no-header", help="Whether text has names in its first line.")
 ]
 MissingFit = Annotated[
-    Missing, Option(help="Rows with gaps: stop, drop them, or fill column means.")
+    Missing,
+    Option(help="Rows with gaps: stop, drop them, fill column means, or keep what they have."),
 ]
 MissingScore = Annotated[
-    Missing, Option(help="Rows with gaps: stop, drop them, or fill the model's conditional mean.")
+    Missing,
+    Option(help="Rows with gaps: stop, drop, fill conditional means, or score what they have."),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object for programs.")]
 Seed = Annotated[int, Option(min=0, help="Of all that is random.")]

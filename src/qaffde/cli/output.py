@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -118,6 +119,8 @@ def _plain(value: Any) -> Any:
             return _plain(value.tolist())
         case float():
             return value if math.isfinite(value) else None
+        case date():
+            return value.isoformat()
     return value
 
 

@@ -7,7 +7,7 @@ from typer import Option
 from qaffde.cli.inputs import load_model, open_data, parse_values, rows_for_model
 from qaffde.cli.options import Columns, Header, Json, Model, Picture, Seed
 from qaffde.cli.output import check_output, print_facts, usage
-from qaffde.streams.names import column_names, find_columns, framed, names_in
+from qaffde.streams.names import column_names, find_columns, framed_for
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -19,8 +19,7 @@ def plot(
     kind: Annotated[
         str,
         Option(
-            help="auto, curve, contours, surface, pairs, slices, truth, training, spectrum, "
-            "frequencies."
+            help="auto, curve, contours, surface, pairs, slices, training, spectrum, frequencies."
         ),
     ] = "auto",
     data: Annotated[
@@ -30,9 +29,6 @@ def plot(
     given: Annotated[
         list[str] | None,
         Option(help="For slices: COLUMN=VALUE,VALUE,...; repeated for several columns."),
-    ] = None,
-    target: Annotated[
-        str | None, Option(help="For truth: the benchmark density that is known.")
     ] = None,
     dpi: Annotated[int, Option(min=10, max=1200, help="Dots in an inch.")] = 150,
     header: Header = None,
@@ -44,13 +40,10 @@ def plot(
     from qaffde.plot import KINDS, DensityDisplay
     from qaffde.plot.display import natural_kind
     from qaffde.plot.style import import_pyplot
-    from qaffde.targets import TARGETS
 
     check_output(output, model, data or "")
     if kind not in ("auto", *KINDS):
         raise usage(f"unknown kind {kind!r}; choose one of auto, {', '.join(KINDS)}")
-    if target is not None and target not in TARGETS:
-        raise usage(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
     if output.suffix.lower() not in FORMATS:
         raise usage(f"pictures are {', '.join(FORMATS)}; got {output.name!r}")
     pyplot, density = import_pyplot(), load_model(model)
@@ -59,14 +52,13 @@ def plot(
     shown = [names[j] for j in chosen] if chosen else names
     kind = natural_kind(len(shown)) if kind == "auto" else kind
     wanted = f"--given takes COLUMN=VALUE,VALUE such as {names[0]}=1,2"
-    values: Any = parse_values(given or (), names, wanted, several=True)
+    values: Any = parse_values(density, given or (), names, wanted, several=True)
     display = DensityDisplay.from_estimator(
         density,
         None if data is None else _rows(data, density, header=header),
         kind=kind,
         columns=chosen,
         given=values,
-        truth=None if target is None else TARGETS[target],
         random_state=seed,
     )
     with replacing(output) as file:
@@ -78,4 +70,4 @@ def plot(
 def _rows(data: str, model: Any, *, header: bool | None) -> Any:
     with open_data(data, header=header) as table:
         rows = rows_for_model(table, model, None, "drop")
-        return framed(rows.collect()[0], names_in(model))
+        return framed_for(model, rows.collect()[0])

@@ -15,7 +15,7 @@ from qaffde.cli.output import note, print_facts, progress, usage
 from qaffde.cli.sinks import open_sink
 from qaffde.streams.blocks import Array
 from qaffde.streams.chunked import Batch, TableChunks
-from qaffde.streams.names import framed, names_in
+from qaffde.streams.names import framed_for
 from qaffde.streams.table import DataError, import_pyarrow
 
 LOG_DENSITY, ROW, ANOMALY = "log_density", "row", "anomaly"
@@ -116,12 +116,12 @@ def anomalies(
 
 def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Batch, Array]]:
     """Batches of rows and their log-densities; with all columns but those to be added."""
-    table, names = rows.table, names_in(model)
+    table = rows.table
     others = [j for j, name in enumerate(table.names) if name not in added]
     with progress() as report:
         for batch in rows.batches(*others):
             X = batch.rows
-            yield batch, model.score_samples(framed(X, names)) if len(X) else np.empty(0)
+            yield batch, model.score_samples(framed_for(model, X)) if len(X) else np.empty(0)
             report("scoring", rows.n_read, table.n_rows)
 
 

@@ -25,6 +25,7 @@ from qaffde.distributed.partitions import (
 )
 from qaffde.estimators.base import DensityEstimator, declare_columns
 from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.tables import known_ends
 from qaffde.parameters import check_count, holds_numbers
 
 Model = TypeVar("Model", bound=QAFFDE)
@@ -42,7 +43,7 @@ def fit(
     """Fit a QAFFDE to a Dask collection, in place; this computes.
 
     One pass summarizes the rows; on the summary the client selects the plan; a second pass sums
-    up ρ. With numbers for `bandwidth` and `bounds`, a given `plan` or one that is kept by
+    up ρ. With numbers for `bandwidth` and known ends, a given `plan` or one that is kept by
     `warm_start`, the second is the only one. Neither the number of workers nor the order in which
     they finish changes the result; the order of the partitions changes it by rounding only.
 
@@ -59,7 +60,7 @@ def fit(
     sample_partitions : int, optional
         The plan is selected on so many partitions, drawn at random, and the others are read once.
         What "auto" takes is then, as in :meth:`qaffde.QAFFDE.partial_fit`, what no row can fall
-        out of; a box needs its `bounds`.
+        out of; a box needs known ends.
 
     Examples
     --------
@@ -72,13 +73,15 @@ def fit(
     _check_model(model)
     if sample_partitions is not None:
         check_count("sample_partitions", sample_partitions)
-        open_box = model.base_measure == "box" or model.bounds is not None
-        if open_box and not holds_numbers(model.bounds):
-            raise ValueError(
-                "sample_partitions needs ends that no row can fall out of: give numbers for all "
-                "bounds, or another base_measure"
-            )
     source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
+    if sample_partitions is not None:
+        ends = known_ends(model, source)
+        open_box = model.base_measure == "box" or ends is not None
+        if open_box and not holds_numbers(ends):
+            raise ValueError(
+                "sample_partitions needs ends that no row can fall out of: give both ends of all "
+                "columns, or another base_measure"
+            )
     return model.fit(source)
 
 
@@ -183,7 +186,7 @@ def sample(
     -------
     dask array of shape (n_samples, d), or dask data frame
     """
-    import_dask()
+    numbers = import_dask().delayed(_numbers)
     import dask.array as da
 
     shared = _shared(model)
@@ -195,8 +198,12 @@ def sample(
     sizes = da.core.normalize_chunks((chunks, d), shape=(n_samples, d))[0]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(sizes))
     parts = [
-        da.from_delayed(shared.sample(n, random_state=int(seed)), shape=(n, d), dtype=np.float64)
+        da.from_delayed(numbers(shared, n, int(seed)), shape=(n, d), dtype=np.float64)
         for n, seed in zip(sizes, seeds, strict=True)
     ]
     rows = da.concatenate(parts)
     return rows.to_dask_dataframe(columns=names) if as_frame else rows
+
+
+def _numbers(model: Any, n: int, seed: int) -> NDArray[np.float64]:
+    return np.asarray(model.sample(n, random_state=seed), dtype=np.float64)

@@ -7,6 +7,7 @@ from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.recipes import ESTIMATORS
+from qaffde.estimators.tensor_train import QAFFDETensorTrain
 
 __all__ = [
     "ESTIMATORS",
@@ -17,4 +18,5 @@ __all__ = [
     "FourierFeatures",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "QAFFDETensorTrain",
 ]

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -9,9 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 from torch import Generator, Tensor
 
+from qaffde.frames import as_frame
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.parameters import (
@@ -20,13 +27,18 @@ from qaffde.parameters import (
     ComputeConfig,
     Seed,
     check_count,
+    check_kind,
+    check_positive,
     check_sum,
     generator_from,
     guard,
 )
+from qaffde.schema import Schema
+from qaffde.selection import ModelSpec, SelectionPolicy
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
+from qaffde.training import TrainingConfig
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -56,6 +68,53 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
+CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
+SPECIFIED = [field.name for field in fields(ModelSpec)]
+
+
+def check_configs(model: BaseEstimator) -> dict[str, Any]:
+    """Parameters of an estimator, once its configurations and time limit are checked."""
+    given = model.get_params(deep=False)
+    for name in CONFIGS.keys() & given.keys():
+        check_kind(name, given[name], CONFIGS[name])
+    check_positive("time_limit", given["time_limit"], optional=True)
+    return dict(given)
+
+
+def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+    """Specification of an estimator's parameters and of those that it fixes, checked."""
+    given = check_configs(model)
+    own = {name: given[name] for name in SPECIFIED if name in given}
+    return ModelSpec(**{**own, **fixed})
+
+
+def training_of(model: Any) -> TrainingConfig:
+    """Training settings of an estimator, whose kind is checked."""
+    config: TrainingConfig = TrainingConfig() if model.training is None else model.training
+    if config.checkpoint is not None and model.random_state is None:
+        raise ValueError(
+            "checkpoint needs a random_state: without one no two fits are the same, and one "
+            "that was killed could not be taken up again"
+        )
+    return config
+
+
+def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
+    """Log-density of rows of shape (n, d), compiled where the density has a closed formula."""
+    compiled = compiled_score(density, compute.torch_dtype, compute.device)
+    if compiled is not None and len(rows) <= FEW_ROWS:
+        return compiled.of_few(rows)
+    if compiled is None:
+        compute, score, width = DOUBLE, density.log_prob, WIDTH
+    else:
+        score, width = compiled, compiled.width
+    size = compute.rows(width)
+    with torch.no_grad():
+        blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
+        log_p = torch.cat([score(x) for x in blocks])
+    return log_p.double().cpu().numpy()
+
+
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator with a fitted torch density behind a scikit-learn interface.
 
@@ -64,6 +123,10 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """
 
     density_: Density
+    ensure_all_finite: bool | str = True
+    """Whether rows to score must be finite; "allow-nan" where gaps are integrated out."""
+    schema_: Schema | None = None
+    """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -76,9 +139,14 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of each row.
 
+        It is against the product of Lebesgue measure, for real and periodic columns, and
+        counting measure, for integers, categories and atoms.
+
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or a data frame with the columns of the fit
+            A row with gaps (NaN) has the marginal density of what it has, where the estimator
+            has marginals.
 
         Returns
         -------
@@ -87,8 +155,20 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if "density_" not in vars(self):
             check_is_fitted(self)
         if not self._is_ready(X):
-            X = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+            X = self._numbers(X, ensure_all_finite=self.ensure_all_finite)
         return self._log_density(cast("Array", X))
+
+    def _numbers(self, X: Any, *, ensure_all_finite: bool | str = True) -> Array:
+        """Rows of shape (n, d) as numbers, once their columns are known to be those of the fit."""
+        how = {"dtype": np.float64, "order": "C", "ensure_all_finite": ensure_all_finite}
+        if self.schema_ is None:
+            return cast("Array", validate_data(self, X, reset=False, **how))
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return cast("Array", check_array(self.schema_.encode(X), input_name="X", **how))
+
+    def _table(self, rows: Array) -> Any:
+        """Numbers of shape (n, d) as a table like that of the fit."""
+        return rows if self.schema_ is None else self.schema_.decode(rows)
 
     def _is_ready(self, X: object) -> bool:
         """Whether rows need no validation, which takes longer than scoring one row."""
@@ -100,24 +180,13 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             and len(X) > 0
             and X.flags.c_contiguous
             and not hasattr(self, "feature_names_in_")
+            and self.schema_ is None
             and bool(np.isfinite(X).all())
         )
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
-        compute = self._compute()
-        compiled = compiled_score(self.density_, compute.torch_dtype, compute.device)
-        if compiled is not None and len(rows) <= FEW_ROWS:
-            return compiled.of_few(rows)
-        if compiled is None:
-            compute, score, width = DOUBLE, self.density_.log_prob, WIDTH
-        else:
-            score, width = compiled, compiled.width
-        size = compute.rows(width)
-        with torch.no_grad():
-            blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
-            log_p = torch.cat([score(x) for x in blocks])
-        return log_p.double().cpu().numpy()
+        return log_density(self.density_, rows, self._compute())
 
     def _compute(self) -> ComputeConfig:
         """Precision, device and rows at a time."""
@@ -137,7 +206,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Seed = None) -> Any:
         """Independent draws from the density, exact for our own densities.
 
         Parameters
@@ -147,12 +216,16 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
         Returns
         -------
-        ndarray of shape (n_samples, d)
+        ndarray of shape (n_samples, d), or a data frame like that of the fit
         """
         check_is_fitted(self)
         check_count("n_samples", n_samples)
+        return self._table(self._draws(n_samples, random_state))
+
+    def _draws(self, n: int, random_state: Seed) -> Array:
+        """Draws as numbers."""
         with torch.no_grad():
-            return self._draw(int(n_samples), generator_from(random_state)).numpy()
+            return self._draw(int(n), generator_from(random_state)).numpy()
 
     def _draw(self, n: int, generator: Generator) -> Tensor:
         """Draws of shape (n, d), in the units of the data."""
@@ -171,9 +244,16 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         At least `minimum` rows must be left. Their columns are those of the fit from now on, or
         unless `reset` must be those of the fit so far.
         """
-        rows: Any = validate_data(
-            self, X, dtype=np.float64, order="C", ensure_min_samples=minimum, reset=reset
-        )
+        how = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
+        if reset:
+            self.schema_ = self._schema(X)
+        rows: Any
+        if self.schema_ is None:
+            rows = validate_data(self, X, reset=reset, **how)
+        else:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            rows = check_array(self.schema_.encode(X), input_name="X", **how)
+            self.schema_.check(rows)
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
@@ -185,6 +265,14 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if (weight == 0).any():
             rows, weight = rows[weight > 0], weight[weight > 0]
         return torch.tensor(rows), torch.tensor(weight)
+
+    def _schema(self, X: Any) -> Schema | None:
+        """Schema of a data frame of real columns."""
+        return None if as_frame(X) is None else Schema.infer(X, self._kinds())
+
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return getattr(self, "columns", None)
 
     def _names(self, columns: list[int] | None = None) -> Any:
         names = getattr(self, "feature_names_in_", None)
@@ -206,6 +294,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if not isinstance(X, Source):
             return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
         declare_columns(self, X.n_columns, X.names, reset=reset)
+        if reset:
+            self.schema_ = None
         return X
 
 

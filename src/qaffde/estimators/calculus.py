@@ -2,20 +2,29 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
-from qaffde.estimators.columns import Column, check_box, resolve_columns, resolve_condition
+from qaffde.estimators.base import Array, DensityEstimator, log_density
+from qaffde.estimators.columns import (
+    Column,
+    Region,
+    check_box,
+    resolve_columns,
+    resolve_condition,
+    resolve_region,
+)
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
-from qaffde.nn import BornMixture, MappedMixture, expand, find_born
+from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
+from qaffde.schema import Schema
 
 
 class BornEstimator(FileMixin, DensityEstimator):
@@ -23,6 +32,24 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     Every operation needs a finite base measure: box, Gaussian or mixture.
     """
+
+    ensure_all_finite = "allow-nan"
+
+    def _log_density(self, rows: Array) -> Array:
+        """Log-density of rows; what is missing is integrated out."""
+        gaps = np.isnan(rows)
+        if isinstance(self.density_, TableDensity) or not gaps.any():
+            return super()._log_density(rows)
+        log_p = np.zeros(len(rows))
+        patterns, group = np.unique(gaps, axis=0, return_inverse=True)
+        for number, missing in enumerate(patterns):
+            have, which = np.flatnonzero(~missing).tolist(), group.ravel() == number
+            known = rows[which][:, have]
+            if len(have) == rows.shape[1]:
+                log_p[which] = super()._log_density(known)
+            elif have:
+                log_p[which] = log_density(self._mixture().marginal(have), known, self._compute())
+        return log_p
 
     def marginal(self, columns: Iterable[Column]) -> "DerivedDensity":
         """Density of some columns, in the order given; the others are integrated out.
@@ -38,7 +65,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         """
         density = self._mixture()
         keep = resolve_columns(columns, density.n_dims, self._names())
-        return DerivedDensity(density.marginal(keep), self._names(keep))
+        return self._derived(density.marginal(keep), keep)
 
     def condition(
         self, values: Mapping[Column, ArrayLike]
@@ -47,8 +74,9 @@ class BornEstimator(FileMixin, DensityEstimator):
 
         Parameters
         ----------
-        values : dict of {int or str: float or array of shape (m,)}
-            Value of each given column. Arrays stand for m conditions at once.
+        values : dict of {int or str: value or array of shape (m,)}
+            Value of each given column: a number, or the label of a category. Arrays stand for m
+            conditions at once.
 
         Returns
         -------
@@ -58,10 +86,12 @@ class BornEstimator(FileMixin, DensityEstimator):
             :meth:`impute` are faster.
         """
         density = self._mixture()
-        columns, given, many = resolve_condition(values, density.n_dims, self._names())
-        names = self._names([c for c in range(density.n_dims) if c not in columns])
+        columns, given, many = resolve_condition(
+            values, density.n_dims, self._names(), self.schema_
+        )
+        rest = [c for c in range(density.n_dims) if c not in columns]
         conditionals = (density.condition(columns, row) for row in torch.as_tensor(given))
-        found = [DerivedDensity(conditional, names) for conditional in conditionals]
+        found = [self._derived(conditional, rest) for conditional in conditionals]
         return found if many else found[0]
 
     def conditional_score_samples(self, X: ArrayLike, given: Iterable[Column]) -> Array:
@@ -86,10 +116,8 @@ class BornEstimator(FileMixin, DensityEstimator):
             self._mixture().reordered(order).log_prob_given(rows[:, order], len(columns)).numpy()
         )
 
-    def probability(
-        self, lower: ArrayLike, upper: ArrayLike, *, return_error: bool = False
-    ) -> Any:
-        """Probability of the box between `lower` and `upper`.
+    def probability(self, lower: Any, upper: Any = None, *, return_error: bool = False) -> Any:
+        """Probability of the box between `lower` and `upper`, or of a region of some columns.
 
         Columns with two infinite ends are integrated out first. On the others it is a closed form
         or a quadrature to rounding, exact to 1e-9, where that takes less than about half a
@@ -100,7 +128,9 @@ class BornEstimator(FileMixin, DensityEstimator):
         Parameters
         ----------
         lower, upper : float or array-like of shape (d,)
-            May be infinite.
+            May be infinite. Or, in place of both, a dict of {column: values}: a pair
+            ``(lower, upper)`` with None for an open end, a value, or a list of values; real
+            columns take a pair. A pair of a periodic column may go over its cut: ``(22, 4)``.
         return_error : bool, default=False
             Whether to return the error as well.
 
@@ -111,10 +141,18 @@ class BornEstimator(FileMixin, DensityEstimator):
             Zero where the probability is exact. Otherwise half the width of its 99 % confidence
             interval. Only with `return_error`.
         """
-        density = self._mixture()
-        ends = check_box(lower, upper, density.n_dims)
-        value, error = density.probability(*(torch.as_tensor(end)[None] for end in ends))
-        return (float(value), float(error)) if return_error else float(value)
+        density: Any = self._mixture()
+        if isinstance(lower, Mapping):
+            if upper is not None:
+                raise ValueError("a region is one dict: {column: (lower, upper), ...}")
+            box = resolve_region(lower, density.n_dims, self._names(), self.schema_)
+        else:
+            low, high = check_box(lower, upper, density.n_dims)
+            box = Region(low[None], high[None])
+        ends = [torch.as_tensor(box.lower), torch.as_tensor(box.upper)]
+        sets = [{k: torch.as_tensor(v) for k, v in box.sets.items()}] if box.sets else []
+        value, error = (float(part.sum()) for part in density.probability(*ends, *sets))
+        return (value, error) if return_error else value
 
     def cdf(self, X: ArrayLike, *, return_error: bool = False) -> Any:
         """Distribution function P(x₁ ≤ X₁, …, x_d ≤ X_d) of each row; see :meth:`probability`.
@@ -164,39 +202,26 @@ class BornEstimator(FileMixin, DensityEstimator):
     def _draw(self, n: int, generator: Generator) -> Tensor:
         return self._mixture().sample(n, generator)
 
-    def impute(self, X: ArrayLike, method: str = "sample", random_state: Seed = None) -> Array:
+    def impute(self, X: ArrayLike, method: str = "sample", random_state: Seed = None) -> Any:
         """Fill missing values from their conditional density, given what the row has.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
-            NaN where a value is missing.
+        X : array-like of shape (n, d), or a data frame
+            NaN, or a null of the frame, where a value is missing.
         method : {"sample", "mean"}, default="sample"
             A draw from the conditional, or its mean.
         random_state : int, RandomState instance or None, default=None
 
         Returns
         -------
-        ndarray of shape (n, d)
-            A copy without NaN.
+        ndarray of shape (n, d), or a data frame like that of the fit
+            A copy without gaps.
         """
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
-        patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
-        for number, missing in enumerate(patterns):
-            if not missing.any():
-                continue
-            have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
-            ordered, which = density.reordered([*have, *lack]), group == number
-            given = rows[which][:, have]
-            filled = (
-                ordered.mean_given(given)
-                if method == "mean"
-                else ordered.sample_given(given, generator)
-            )
-            rows[which.nonzero(), torch.tensor(lack)] = filled
-        return rows.numpy()
+        return self._table(_filled(density, rows, method, generator).numpy())
 
     def mean(self) -> Array:
         """Mean of the density, of shape (d,).
@@ -236,7 +261,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         levels = check_mass(mass)
         check_count("n_samples", n_samples)
         if self.n_features_in_ > 1:
-            log_p = self._log_density(self.sample(n_samples, random_state))
+            log_p = self._log_density(self._draws(n_samples, random_state))
             return weighted_quantile(log_p, np.ones_like(log_p), 1 - levels)
         points, weight = (part.numpy() for part in self._mixture().even_points(n_samples))
         return weighted_quantile(self._log_density(points), weight, 1 - levels)
@@ -256,32 +281,53 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
+        if isinstance(self.density_, TableDensity):
+            raise ValueError("the density of a table is a mixture and has no density matrix")
         return find_born(self.density_).spectrum()
 
-    def _mixture(self) -> BornMixture | MappedMixture:
+    def _mixture(self) -> BornMixture | MappedMixture | TableDensity:
         check_is_fitted(self)
         return expand(self.density_)
 
     def _rows(self, X: ArrayLike, *, ensure_all_finite: bool | str = True) -> Tensor:
         check_is_fitted(self)
-        checked = validate_data(
-            self,
-            X,
-            dtype=np.float64,
-            order="C",
-            reset=False,
-            ensure_all_finite=ensure_all_finite,
+        return torch.tensor(self._numbers(X, ensure_all_finite=ensure_all_finite))
+
+    def _derived(self, density: Any, columns: list[int]) -> "DerivedDensity":
+        """A density of some of the columns."""
+        schema = None if self.schema_ is None else self.schema_.select(columns)
+        return DerivedDensity(density, self._names(columns), schema)
+
+
+def _filled(density: Any, rows: Tensor, method: str, generator: Generator) -> Tensor:
+    """Rows with draws or means, given what each row has, in place of NaN."""
+    if isinstance(density, TableDensity):
+        return density.fill_expected(rows) if method == "mean" else density.fill(rows, generator)
+    patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
+    for number, missing in enumerate(patterns):
+        if not missing.any():
+            continue
+        have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
+        ordered, which = density.reordered([*have, *lack]), group == number
+        given = rows[which][:, have]
+        filled = (
+            ordered.mean_given(given)
+            if method == "mean"
+            else ordered.sample_given(given, generator)
         )
-        return torch.tensor(checked)
+        rows[which.nonzero(), torch.tensor(lack)] = filled
+    return rows
 
 
+@dataclass(eq=False, repr=False)
 class DerivedDensity(BornEstimator):
     """A marginal or conditional of a fitted density: a density estimator that is born fitted.
 
     Parameters
     ----------
-    density : qaffde.nn.BornMixture or qaffde.nn.MappedMixture
+    density : qaffde.nn.BornMixture, qaffde.nn.MappedMixture or qaffde.nn.TableDensity
     feature_names : ndarray of str, optional
+    schema : Schema, optional
 
     Examples
     --------
@@ -293,18 +339,23 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    def __init__(self, density: BornMixture | MappedMixture, feature_names: Any = None) -> None:
-        self.density = density
-        self.feature_names = feature_names
+    density: BornMixture | MappedMixture | TableDensity
+    feature_names: Any = None
+    schema: Schema | None = None
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""
         return self
 
     @property
-    def density_(self) -> BornMixture | MappedMixture:  # type: ignore[override]
+    def density_(self) -> BornMixture | MappedMixture | TableDensity:  # type: ignore[override]
         """The density, a torch module."""
         return self.density
+
+    @property
+    def schema_(self) -> Schema | None:  # type: ignore[override]
+        """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
+        return self.schema
 
     @property
     def n_features_in_(self) -> int:

@@ -1,5 +1,6 @@
 """Classification by one density per class: closed form, gradient descent, behind an encoder."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,26 +14,25 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing
+from qaffde.estimators.base import Array, all_or_nothing, log_density, spec_of, training_of
 from qaffde.estimators.persistence import FileMixin
-from qaffde.nn.class_density import ClassDensity, ImageCoder
+from qaffde.nn import Density, find_born
+from qaffde.nn.encoded import ImageCoder
 from qaffde.parameters import (
     DOUBLE,
-    check_kind,
-    check_positive,
+    check_choice,
     check_priors,
     check_sum,
     generator_from,
 )
-from qaffde.selection.class_solver import read_classes, sum_classes, train_classes
-from qaffde.selection.classes import ClassSpec, select_classes
-from qaffde.selection.plan import Plan, check_plan
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, summarize_classes
+from qaffde.selection.classes import of_codes
+from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER, check_plan
+from qaffde.selection.solver import train_classes
 from qaffde.training import History, TrainingConfig
-from qaffde.training.closed_form import ClassSums, LabeledRows
+from qaffde.training.classes import ClassSums, LabeledRows
 from qaffde.training.run import Run
 
-SPECIFIED = [name for name in ClassSpec.__dataclass_fields__ if name != "open_ended"]
 FLOATS = [np.float64, np.float32]
 ADAPTED_ROWS = 10_000
 """Rows whose first codes adaptive features are fitted to."""
@@ -47,6 +47,7 @@ def _adds_rows(model: "QAFFDEClassifier") -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     r"""Classifier by Bayes' rule, with one density per class.
 
@@ -74,7 +75,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         "auto", the default, maximizes the likelihood of the classes of held-out rows over the
         closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
         the rows themselves, which gives better densities. Closed forms are sums over rows and
-        differ in how density matrices are read, see ``qaffde.training.class_readings``; "direct"
+        differ in how density matrices are read, see ``qaffde.training.classes``; "direct"
         is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
@@ -131,43 +132,22 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     array([0, 1, 2])
     """
 
-    classes_: NDArray[Any]
-    _density: ClassDensity | None
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        *,
-        method: str = "auto",
-        n_components: int | str | None = "auto",
-        encoder: Any = None,
-        priors: ArrayLike | None = None,
-        class_weight: Any = None,
-        plan: Plan | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        training: TrainingConfig | None = None,
-        policy: SelectionPolicy | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.method = method
-        self.n_components = n_components
-        self.encoder = encoder
-        self.priors = priors
-        self.class_weight = class_weight
-        self.plan = plan
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.training = training
-        self.policy = policy
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    _: KW_ONLY
+    method: str = "auto"
+    n_components: int | str | None = "auto"
+    encoder: Any = None
+    priors: ArrayLike | None = None
+    class_weight: Any = None
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    training: TrainingConfig | None = None
+    policy: SelectionPolicy | None = None
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -187,8 +167,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         prior = self._prior(rows.class_weight)
         plan = self._plan(rows, coder, spec, seed, run)
         if not self.is_trained:
-            sums = sum_classes(plan, rows)
-            return self.restore(plan, prior, sums, read_classes(plan, sums))
+            sums = plan.class_sums(rows)
+            return self.restore(plan, prior, sums, plan.read(sums))
         density, history = train_classes(plan, rows, config, training_seed, run, coder)
         if (file := run.file("search")) is not None:
             file.remove()
@@ -228,18 +208,15 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         rows = self._rows(X, y, sample_weight, self.classes_, reset=first)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         plan = self._plan(rows, None, spec, self._seeds()[0], run) if first else self.plan_
-        sums = sum_classes(plan, rows)
+        sums = plan.class_sums(rows)
         total = sums if first or self.sums_ is None else self.sums_ + sums
         return self.restore(plan, self._prior(total.weight), total)
 
     def log_density(self, X: ArrayLike) -> Array:
         """Log-density of each row, or its code behind an encoder, in each class: (n, C)."""
         check_is_fitted(self)
-        rows = torch.tensor(validate_data(self, X, dtype=FLOATS, order="C", reset=False))
-        C, r, D = self.density_.born.factor.shape
-        size = DOUBLE.rows(max(C * r, D))
-        with torch.no_grad():
-            return torch.cat([self.density_(x) for x in rows.split(size)]).numpy()
+        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        return log_density(self.density_, rows, DOUBLE)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log-probability of each class for each row, of shape (n, C)."""
@@ -261,7 +238,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         plan: Plan,
         prior: NDArray[np.float64],
         sums: ClassSums | None,
-        density: ClassDensity | None = None,
+        density: Density | None = None,
         history: list[History] | None = None,
     ) -> Self:
         """Take over the state of a fit to `classes_`, as updates and files do.
@@ -279,7 +256,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @property
     def rank_(self) -> int:
         """Rank of each density matrix."""
-        return self.density_.born.factor.shape[1]
+        return find_born(self.density_).rank
 
     @property
     def is_trained(self) -> bool:
@@ -289,22 +266,21 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         return bool(self.method == "gradient")
 
     @property
-    def density_(self) -> ClassDensity:
+    def density_(self) -> Density:
         """Densities of all classes; read from the sums when first asked for after an update."""
         if self._density is None:
             assert self.sums_ is not None
-            self._density = read_classes(self.plan_, self.sums_)
+            self._density = self.plan_.read(self.sums_)
         return self._density
 
-    def _spec(self, *, more: bool = False) -> ClassSpec:
-        return ClassSpec(**{name: getattr(self, name) for name in SPECIFIED}, open_ended=more)
+    def _spec(self, *, more: bool = False) -> ModelSpec:
+        check_choice("method", self.method, CLASS_MEASUREMENTS)
+        measured = {"measurement": self.method, "base_measure": "gaussian", "open_ended": more}
+        return spec_of(self, method=CLASSIFIER, transformation=None, **measured)
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
-        check_kind("training", self.training, TrainingConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_positive("time_limit", self.time_limit, optional=True)
-        config = TrainingConfig() if self.training is None else self.training
+        config = training_of(self)
         asked = {
             "encoder": self.encoder is not None,
             "learn_features": config.learn_features,
@@ -320,11 +296,6 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             )
         if asked["augment"] and not asked["encoder"]:
             raise ValueError("augment needs an encoder, which alone sees images")
-        if asked["checkpoint"] and self.random_state is None:
-            raise ValueError(
-                "checkpoint needs a random_state, or a fit that is called again is another one; "
-                "set random_state to a number"
-            )
         return config
 
     def _seeds(self) -> list[int]:
@@ -332,15 +303,19 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         return torch.randint(2**31, (2,), generator=generator_from(self.random_state)).tolist()
 
     def _plan(
-        self, rows: LabeledRows, coder: ImageCoder | None, spec: ClassSpec, seed: int, run: Run
+        self, rows: LabeledRows, coder: ImageCoder | None, spec: ModelSpec, seed: int, run: Run
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
         n = ADAPTED_ROWS if self.features == "adaptive" else 2
         codes = None if coder is None else coder.first_codes(rows.X[:n])
         if self.plan is not None:
             seen = rows.X if codes is None else codes
-            return check_plan(self.plan, "classifier", seen.shape[1])
-        return select_classes(rows, spec, policy=self.policy, seed=seed, run=run, codes=codes)
+            return check_plan(self.plan, CLASSIFIER, seen.shape[1])
+        if codes is None:
+            summary = summarize_classes(rows, seed)
+        else:
+            summary, spec = of_codes(codes, spec, self.policy)
+        return select(summary, spec, policy=self.policy, seed=seed, run=run)
 
     def _rows(
         self,

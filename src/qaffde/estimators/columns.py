@@ -1,14 +1,21 @@
 """Columns by number or name, and boxes of values, as arguments of the calculus."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qaffde.kinds import Atom, Category, Integer, Periodic, Real
+from qaffde.schema import Column as TableColumn
+from qaffde.schema import Schema
+
 Column = int | str
 Array = NDArray[np.float64]
+Interval = tuple[float, float]
 
 
 def resolve_columns(columns: Iterable[Column], n: int, names: Array | None) -> list[int]:
@@ -44,7 +51,7 @@ def _resolve(column: Column, n: int, names: Array | None) -> int:
 
 
 def resolve_condition(
-    values: Mapping[Column, ArrayLike], n: int, names: Array | None
+    values: Mapping[Column, ArrayLike], n: int, names: Array | None, schema: Schema | None = None
 ) -> tuple[list[int], Array, bool]:
     """Columns, their values of shape (m, t), and whether the caller asked for many conditions."""
     if not isinstance(values, Mapping):
@@ -54,7 +61,7 @@ def resolve_condition(
         raise ValueError("every column is in the condition: no column is left to have a density")
     if any(np.ma.is_masked(value) for value in values.values()):
         raise ValueError("the condition has masked values; leave out what is not known")
-    parts = [np.asarray(value, dtype=np.float64) for value in values.values()]
+    parts = [_encoded(schema, k, v) for k, v in zip(columns, values.values(), strict=True)]
     try:
         given = np.stack(np.broadcast_arrays(*parts), axis=-1)
     except ValueError:
@@ -69,8 +76,107 @@ def resolve_condition(
     return columns, np.atleast_2d(given), given.ndim == 2
 
 
+def _encoded(schema: Schema | None, column: int, values: Any) -> Array:
+    if schema is None:
+        return np.asarray(values, dtype=np.float64)
+    return schema.columns[column].encode_values(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Union of disjoint boxes, within sets of categories.
+
+    Parameters
+    ----------
+    lower, upper : ndarrays of shape (m, d)
+        Ends of m boxes.
+    sets : dict of {int: ndarray of bool of shape (C,)}
+        Masks of the categories of some columns.
+    """
+
+    lower: Array
+    upper: Array
+    sets: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+
+def resolve_region(
+    region: Mapping[Column, Any], n: int, names: Array | None, schema: Schema | None
+) -> Region:
+    """Boxes and sets of a region that is given as {column: values}.
+
+    Examples
+    --------
+    >>> box = resolve_region({"b": (0, None)}, 2, np.array(["a", "b"]), None)
+    >>> box.lower, box.upper
+    (array([[-inf,   0.]]), array([[inf, inf]]))
+    """
+    intervals: list[list[Interval]] = [[(-np.inf, np.inf)] for _ in range(n)]
+    sets = {}
+    for number, wanted in zip(resolve_columns(region, n, names), region.values(), strict=True):
+        name = number if names is None else str(names[number])
+        column = TableColumn(name, Real()) if schema is None else schema.columns[number]
+        if isinstance(column.kind, Category):
+            sets[number] = _mask(column, wanted)
+        else:
+            intervals[number] = _intervals(column, wanted)
+    boxes = np.array(list(product(*intervals)), dtype=np.float64)
+    return Region(boxes[:, :, 0], boxes[:, :, 1], sets)
+
+
+def _mask(column: TableColumn, wanted: Any) -> NDArray[np.bool_]:
+    """Which categories are wanted."""
+    listed = (
+        list(wanted)
+        if isinstance(wanted, Collection) and not isinstance(wanted, str)
+        else [wanted]
+    )
+    mask = np.zeros(len(column.codes), dtype=bool)
+    mask[column.encode_values(listed).astype(int)] = True
+    return mask
+
+
+def _intervals(column: TableColumn, wanted: Any) -> list[Interval]:
+    """Disjoint closed intervals of numbers: those of a pair, or single numbers."""
+    name, kind = column.name, column.kind
+    listed = isinstance(wanted, list | set | np.ndarray)
+    if isinstance(wanted, tuple) or (
+        listed and len(wanted) == 2 and not isinstance(kind, Integer)
+    ):
+        return _pair(column, tuple(wanted))
+    if isinstance(kind, Real | Periodic):
+        raise ValueError(
+            f"column {name!r} is {kind}: give it a pair (lower, upper), with None for an open end"
+        )
+    values = np.unique(column.encode_values(list(wanted) if listed else [wanted]))
+    if isinstance(kind, Atom) and (values != kind.value).any():
+        raise ValueError(
+            f"column {name!r} is {kind}: only {kind.value:g} has a probability of its own; give a "
+            "pair (lower, upper) for the others"
+        )
+    return [(value, value) for value in values.tolist()]
+
+
+def _pair(column: TableColumn, ends: tuple[Any, ...]) -> list[Interval]:
+    """The interval between two ends, or two of them where it goes over the cut of a circle."""
+    if len(ends) != 2:
+        raise ValueError(f"column {column.name!r} has {len(ends)} ends; give (lower, upper)")
+    low = -np.inf if ends[0] is None else float(column.encode_values(ends[0]))
+    high = np.inf if ends[1] is None else float(column.encode_values(ends[1]))
+    if np.isnan(low) or np.isnan(high):
+        raise ValueError(f"column {column.name!r} has NaN as an end; use None for an open end")
+    if low <= high:
+        return [(low, high)]
+    if isinstance(column.kind, Periodic):
+        return [(low, np.inf), (-np.inf, high)]
+    raise ValueError(
+        f"column {column.name!r}: lower must not exceed upper, got {low:g} > {high:g}"
+    )
+
+
 def check_box(lower: Any, upper: Any, n: int) -> tuple[Array, Array]:
     """Ends of a box as arrays of shape (n,)."""
+    if lower is None or upper is None:
+        raise ValueError("give lower and upper, or one dict {column: (lower, upper), ...}")
     try:
         given = (np.asarray(end, dtype=np.float64) for end in (lower, upper))
         low, high = (np.broadcast_to(end, (n,)).copy() for end in given)

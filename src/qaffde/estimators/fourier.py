@@ -1,6 +1,7 @@
 """Fourier features as a scikit-learn transformer."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ FAR = 1e100
 LATTICE_MARGIN = 6.0  # deviations of the kernel between the data and their next image: e^−18
 
 
+@dataclass(eq=False, repr=False)
 class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Map rows to Fourier features whose inner products approximate a Gaussian kernel.
 
@@ -91,20 +93,12 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     True
     """
 
-    def __init__(
-        self,
-        n_features: int = 100,
-        *,
-        bandwidth: str | float | ArrayLike = "scott",
-        features: str = "sobol",
-        squared: bool = True,
-        random_state: int | RandomState | None = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.features = features
-        self.squared = squared
-        self.random_state = random_state
+    n_features: int = 100
+    _: KW_ONLY
+    bandwidth: str | float | ArrayLike = "scott"
+    features: str = "sobol"
+    squared: bool = True
+    random_state: int | RandomState | None = None
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Find the bandwidth and the frequencies for rows `X` of shape (n, d)."""

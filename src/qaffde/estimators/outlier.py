@@ -1,6 +1,7 @@
 """Outliers: rows where the density is low, by a density that they have no part in."""
 
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
 
@@ -27,6 +28,7 @@ FALSE_ALARMS = 0.01
 """With "auto", the share of fresh rows like the training rows that are called outliers."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
@@ -70,16 +72,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     array([ 1, -1])
     """
 
-    def __init__(
-        self,
-        estimator: DensityEstimator | None = None,
-        *,
-        contamination: float | str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.contamination = contamination
-        self.random_state = random_state
+    estimator: DensityEstimator | None = None
+    _: KW_ONLY
+    contamination: float | str = "auto"
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:

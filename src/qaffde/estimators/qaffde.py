@@ -1,5 +1,6 @@
 """QAFFDE: the paper's optimization-free density estimator (Algorithms 1 and 2)."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, Self
 
@@ -7,27 +8,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.base import all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.tables import (
+    WHOLE,
+    Table,
+    as_table,
+    fit_table,
+    kinds_of,
+    known_ends,
+    takes_tables,
+)
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
     check_inside,
-    check_kind,
-    check_positive,
     check_share,
     generator_from,
 )
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
 from qaffde.selection.plan import check_plan
+from qaffde.selection.tables import TablePlan
 from qaffde.streams import Chunks
-from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
 """Of all rows together; below it, weights of single rows round to zero."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDE(BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
@@ -47,7 +56,7 @@ class QAFFDE(BornEstimator):
     n_features : int or "auto", default="auto"
         Number D of Fourier features. "auto" takes up to 500 in two columns (1000 on a box), else
         up to 250; fewer for small n, unless fitting incrementally or with fixed bandwidth and
-        bounds. Those that add nothing are dropped.
+        ends. Those that add nothing are dropped.
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the Gaussian kernel, in the units of the data. "auto" maximizes the
         held-out likelihood.
@@ -62,12 +71,16 @@ class QAFFDE(BornEstimator):
         beyond three columns. A number asks for a mixture of so many Gaussians. "kernel" is the
         paper's normalization by a constant, which is not a density; see
         :class:`qaffde.nn.KernelMeasure`.
-    bounds : pair or d pairs of floats, optional
-        Ends of the values that columns can have; None where there is none. Up to three columns,
-        or with ``transformation=None``, they are those of a box, which then is the base measure.
-        Otherwise a column with an end has a map of what is possible to the whole line, and no
-        mass lies beyond it. Together with numbers for `bandwidth` they settle the plan
-        without looking at the rows (unless features are "adaptive"), and columns may even be
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns: "real" or :class:`~qaffde.Real` (with known ends), "integer",
+        "category", :class:`~qaffde.Periodic`, :class:`~qaffde.Atom`. "auto" finds them from the
+        dtypes and values of a data frame; arrays are real. None makes all columns real. A table
+        with other kinds, or with gaps (NaN), has a mixture as its density, see
+        :doc:`/maps`. Ends of real columns are, up to three columns or with
+        ``transformation=None``, those of a box, which then is the base measure. Otherwise
+        a column with an end has a map of what is possible to the whole line, and no mass lies
+        beyond it. Together with numbers for `bandwidth`, known ends of all columns settle the
+        plan without looking at the rows (unless features are "adaptive"), and columns may even be
         constant.
     transformation : "auto", "normal" or None, default="auto"
         Maps of the columns, one for each, in front of all else. "normal" makes each column its
@@ -102,11 +115,14 @@ class QAFFDE(BornEstimator):
         Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
     rank_, n_fourier_features_ : int
-    plan_ : Plan
+    plan_ : Plan, or TablePlan of a table
         Choices made before the rows were summed; fits that share a plan can be merged.
         ``print(model.plan_)`` shows them, and the candidates that were compared.
     sums_ : Sums
-        Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``.
+        Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``; None
+        of a table.
+    schema_ : Schema or None
+        Names, kinds and dtypes of the columns of a data frame or table.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
@@ -123,42 +139,28 @@ class QAFFDE(BornEstimator):
     array([-1.8])
     """
 
-    _density: Density | None
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    transformation: str | None = "auto"
+    measurement: str = "square_root"
+    plan: Plan | None = None
+    warm_start: bool = False
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
+    _density: Density | None = field(init=False)
 
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        base_measure: int | str = "auto",
-        bounds: Any = None,
-        *,
-        transformation: str | None = "auto",
-        measurement: str = "square_root",
-        plan: Plan | None = None,
-        warm_start: bool = False,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        policy: SelectionPolicy | None = None,
-        compute: ComputeConfig | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.base_measure = base_measure
-        self.bounds = bounds
-        self.transformation = transformation
-        self.measurement = measurement
-        self.plan = plan
-        self.warm_start = warm_start
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.policy = policy
-        self.compute = compute
-        self.random_state = random_state
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
 
     @all_or_nothing
     def fit(
@@ -182,9 +184,12 @@ class QAFFDE(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        spec = self._spec()
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
+        table = as_table(X, sample_weight, self._kinds(), self.plan_ if warm else self.plan)
+        if table is not None:
+            return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self.plan_ if warm else self._plan(source, spec)
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums, plan.read(sums))
@@ -203,8 +208,8 @@ class QAFFDE(BornEstimator):
         mixture base, frequencies without a period, and as many features as a large fit would
         have. Later calls, and calls after `fit`, keep the plan and add to ρ; chunks give the
         same density as all their rows in one `fit` with that plan, in any order. With numbers
-        for `bandwidth` and `bounds` the plan depends on no row, and chunks give the same as a
-        plain `fit`.
+        for `bandwidth` and known ends of all columns the plan depends on no row, and chunks give
+        the same as a plain `fit`.
 
         Parameters
         ----------
@@ -215,9 +220,10 @@ class QAFFDE(BornEstimator):
             Ignored.
         sample_weight : array-like of shape (n,), optional
         """
-        spec = self._spec()
         first = not self.__sklearn_is_fitted__()
+        self._check_sums(X)
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
+        spec = spec_of(self, bounds=known_ends(self))
         plan = self._plan(source, spec, more=True) if first else self.plan_
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
@@ -229,13 +235,15 @@ class QAFFDE(BornEstimator):
         ----------
         other : QAFFDE, fitted
             With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, a copy of this one that was
-            updated, or any fit with the same numbers for `bandwidth`, `bounds` and
-            `random_state`.
+            updated, or any fit with the same numbers for `bandwidth`, known ends
+            and `random_state`.
         """
         check_is_fitted(self)
         if not isinstance(other, QAFFDE):
             raise TypeError(f"only a fit with a density matrix can be merged, got {other!r}")
         check_is_fitted(other)
+        self._check_sums()
+        other._check_sums()
         if not self.plan_.matches(other.plan_) or not _same_names(self, other):
             raise ValueError(
                 "the two fits have different plans (units, bandwidth, base measure, features or "
@@ -264,6 +272,7 @@ class QAFFDE(BornEstimator):
             The weights that the rows have now: those they were added with, times all decay since.
         """
         check_is_fitted(self)
+        self._check_sums()
         if (X is None) == (decay is None):
             raise ValueError("give either rows to forget or decay, a factor; not both, not none")
         if X is not None:
@@ -281,6 +290,25 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
+    def _kinds(self) -> Any:
+        """Kinds of columns that were asked for."""
+        return kinds_of(self)
+
+    def _fit_table(self, table: Table) -> Self:
+        """Fit a mixture to a table of mixed columns, or with gaps."""
+        seed = generator_from(self.random_state).initial_seed()
+        plan, density = fit_table(self, table, "closed_form", seed)
+        return self.restore(plan, None, density)
+
+    def _check_sums(self, X: Any = None) -> None:
+        """Refuse to add to the fit of a table, or rows that are one."""
+        plan = getattr(self, "plan_", None)
+        first = plan is None and X is not None
+        if isinstance(plan, TablePlan) or (
+            first and as_table(X, None, self._kinds(), self.plan) is not None
+        ):
+            raise ValueError(WHOLE)
+
     @property
     def density_(self) -> Density:  # type: ignore[override]
         """The density, a torch module; read from ρ when first asked for after an update."""
@@ -290,8 +318,8 @@ class QAFFDE(BornEstimator):
 
     @property
     def rank_(self) -> int:
-        """Number of eigenpairs that the density keeps."""
-        return find_born(self.density_).rank
+        """Number of eigenpairs that the density keeps; one of a table."""
+        return 1 if isinstance(self.plan_, TablePlan) else find_born(self.density_).rank
 
     @property
     def bandwidth_(self) -> Any:
@@ -305,23 +333,8 @@ class QAFFDE(BornEstimator):
 
     @property
     def n_fourier_features_(self) -> int:
-        """Number of Fourier features."""
-        return self.plan_.features.n_features
-
-    def _spec(self) -> ModelSpec:
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_kind("compute", self.compute, ComputeConfig)
-        check_positive("time_limit", self.time_limit, optional=True)
-        return ModelSpec(
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure=self.base_measure,
-            bounds=self.bounds,
-            transformation=self.transformation,
-            measurement=self.measurement,
-        )
+        """Number of Fourier features; the constant one of a table."""
+        return 1 if isinstance(self.plan_, TablePlan) else self.plan_.features.n_features
 
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
@@ -345,16 +358,10 @@ class QAFFDE(BornEstimator):
             run=run,
         )
 
-    def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
-        """Take over the state of a fit, as updates and files do; it cannot fail.
+    def restore(self, plan: Any, sums: Any, density: Any = None) -> Self:
+        """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
-        Parameters
-        ----------
-        plan : Plan
-        sums : Sums
-            Of all rows, on that plan.
-        density : Density, optional
-            Read from the sums, where that was done already.
+        Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
         """
         self.plan_, self.sums_, self._density = plan, sums, density
         return self

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
 from warnings import warn
@@ -12,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import Array, all_or_nothing
+from qaffde.estimators.base import Array, all_or_nothing, check_configs, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.tables import as_table, fit_table, kinds_of, known_ends, takes_tables
 from qaffde.nn import (
     BornDensity,
     Density,
@@ -27,8 +29,6 @@ from qaffde.nn import (
 from qaffde.parameters import (
     ComputeConfig,
     check_inside,
-    check_kind,
-    check_positive,
     generator_from,
 )
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
@@ -54,6 +54,7 @@ class _Refused:
         )
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDESGD(BornEstimator):
     r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
 
@@ -86,13 +87,13 @@ class QAFFDESGD(BornEstimator):
         for features or a rank, the mixture itself is the density, with one constant feature.
         "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
         of a density. See :class:`qaffde.nn.KernelMeasure`.
-    bounds : pair or d pairs of floats, optional
-        Ends of the values that columns can have, as in :class:`QAFFDE`.
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns, and known ends of real ones, as in :class:`QAFFDE`.
     transformation : "auto", "normal", None, or torch transform, default="auto"
         Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
         module that returns one, is an invertible map of whole rows in front. Parameters of a
         module are trained together with the density matrix.
-        `bandwidth` and `bounds` are in the units of the code. Marginals, conditionals and
+        `bandwidth` and known ends are in the units of the code. Marginals, conditionals and
         probabilities behind such a map have no closed form and are refused. (Inverses of
         torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
     ridge : float or "auto", default="auto"
@@ -146,40 +147,27 @@ class QAFFDESGD(BornEstimator):
 
     partial_fit = merge = forget = _Refused()
 
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bandwidth: Any = "auto",
-        rank: int | float | str = "auto",
-        features: str = "auto",
-        base_measure: int | str = "auto",
-        bounds: Any = None,
-        *,
-        transformation: Any = "auto",
-        ridge: float | str = "auto",
-        plan: Plan | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        training: TrainingConfig | None = None,
-        policy: SelectionPolicy | None = None,
-        compute: ComputeConfig | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bandwidth = bandwidth
-        self.rank = rank
-        self.features = features
-        self.base_measure = base_measure
-        self.bounds = bounds
-        self.transformation = transformation
-        self.ridge = ridge
-        self.plan = plan
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.training = training
-        self.policy = policy
-        self.compute = compute
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    transformation: Any = "auto"
+    ridge: float | str = "auto"
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    training: TrainingConfig | None = None
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = takes_tables(self)
+        return tags
 
     @all_or_nothing
     def fit(
@@ -202,8 +190,17 @@ class QAFFDESGD(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        spec, config = self._spec(), self._config()
+        check_configs(self)
+        config = self._config()
+        table = as_table(X, sample_weight, self._kinds(), self.plan)
+        if table is not None:
+            self.plan_: Any
+            self.plan_, self.density_ = fit_table(self, table, "likelihood", self._seed())
+            self.history_: list[History] = []
+            self.rank_, self.n_fourier_features_ = 1, 1
+            return self
         source = self._source(X, sample_weight)
+        spec = self._spec()
         peers = source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
@@ -268,36 +265,22 @@ class QAFFDESGD(BornEstimator):
         codes = expand(self.density_.density).sample(n, generator)
         return decode(self.density_.encoder, codes)
 
+    def _kinds(self) -> Any:
+        """Kinds that were asked for; in front of a map of whole rows all columns are real."""
+        return None if self._is_encoded() else kinds_of(self)
+
     def _spec(self) -> ModelSpec:
-        return ModelSpec(
-            method="likelihood",
-            n_features=self.n_features,
-            bandwidth=self.bandwidth,
-            rank=self.rank,
-            features=self.features,
-            base_measure=self.base_measure,
-            bounds=self.bounds,
-            transformation=None if self._is_encoded() else self.transformation,
-            ridge=self.ridge,
-        )
+        _check_transformation(self.transformation)
+        named = None if self._is_encoded() else self.transformation
+        ends = known_ends(self)
+        return spec_of(self, method="likelihood", transformation=named, bounds=ends)
 
     def _config(self) -> TrainingConfig:
-        """Training settings, checked with all that goes with them."""
-        _check_transformation(self.transformation)
-        check_kind("training", self.training, TrainingConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_kind("compute", self.compute, ComputeConfig)
-        check_positive("time_limit", self.time_limit, optional=True)
-        config = TrainingConfig() if self.training is None else self.training
+        config = training_of(self)
         if config.learn_features:
             raise ValueError(
                 "learn_features is for classifiers: densities gained nothing from it on any set "
                 "that was tried"
-            )
-        if config.checkpoint is not None and self.random_state is None:
-            raise ValueError(
-                "checkpoint needs a random_state: without one no two fits are the same, and one "
-                "that was killed could not be taken up again"
             )
         return config
 

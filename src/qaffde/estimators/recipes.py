@@ -1,6 +1,6 @@
 """Recipes of the estimators: their parameters and fitted attributes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -12,29 +12,35 @@ from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.files import fields as check
 from qaffde.files.fields import Check, Fields, array, item, optional
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe
+from qaffde.kinds import Real
 from qaffde.nn import (
     BornMixture,
+    GaussianMeasure,
     MappedDensity,
     MappedMixture,
     StandardizedDensity,
+    TableDensity,
     TransformedDensity,
 )
-from qaffde.nn.class_density import ClassDensity
 from qaffde.nn.recipes import MAX_COEFFICIENT
+from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
-from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.closed_form import ClassSums, Sums
+from qaffde.selection.tables import TablePlan
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
+from qaffde.training.classes import ClassSums
+from qaffde.training.closed_form import Sums
 
-COLUMNS = ("n_features_in_", "feature_names_in_")
-CONFIGS: dict[str, type] = {
-    "plan": Plan,
+COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
+CONFIGS: dict[str, Any] = {
+    "plan": Plan | TablePlan,
     "policy": SelectionPolicy,
     "compute": ComputeConfig,
-    "training": TrainingConfig,
+    "training": TensorTrainConfig | TrainingConfig,
 }
 """Parameters that are objects, or None."""
 
@@ -54,20 +60,17 @@ def estimator(
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
-    Parameters
-    ----------
-    kind : type
-    restore : callable, optional
-        Gives an unfitted estimator what was learned; by default attributes are set.
-    **learned : Check
-        Of the attributes of a fitted estimator.
+    `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
+    by default they are set.
     """
     learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
+    if issubclass(kind, DensityEstimator):
+        learned["schema_"] = _schema
 
     def take(model: BaseEstimator) -> dict[str, Any]:
-        fields = {"parameters": model.get_params(deep=False)}
+        fields = {"parameters": _with_pairs(model.get_params(deep=False))}
         if fitted(model):
-            found = {"feature_names_in_": None, **vars(model)}
+            found = {"feature_names_in_": None, "schema_": None, **vars(model)}
             for name in learned.keys() - found.keys():
                 raise FileError(
                     f"the estimator is only partially fitted ({name} is missing); fit it again"
@@ -79,7 +82,7 @@ def estimator(
         parameters = f.pop("parameters")
         model = kind(**{RENAMED.get((kind, key), key): parameters[key] for key in parameters})
         if f:
-            f.require_all(learned)
+            f.require_all(learned.keys() - {"schema_"})
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -95,10 +98,35 @@ def _parameters(f: Fields, name: str, values: Any, kind: Any) -> None:
     known = {*kind._get_param_names(), *(key for of, key in RENAMED if of is kind)}
     if kind is QAFFDEClassifier and values.pop("objective", None) == "generative":
         values["method"] = "generative"  # what it was called when format 2 was new
+    if kind in (QAFFDE, QAFFDESGD):
+        _restore_columns(f, values)
     for key in values.keys() - known:
         raise FileError(f"{f.kind}'s parameter {quoted(key)} is {UNKNOWN}")
     for key in values.keys() & CONFIGS.keys():
         optional(item(CONFIGS[key]))(f, key, values[key])
+
+
+def _with_pairs(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with kinds by column, whose keys may be numbers, as pairs."""
+    columns = parameters.get("columns")
+    if isinstance(columns, Mapping):
+        parameters["columns"] = tuple(columns.items())
+    return parameters
+
+
+def _restore_columns(f: Fields, values: dict[str, Any]) -> None:
+    """Kinds by column from pairs, and from the bounds of older files."""
+    columns, bounds = values.get("columns"), values.pop("bounds", None)
+    if isinstance(columns, tuple) and all(isinstance(pair, tuple) for pair in columns):
+        f.require(all(len(pair) == 2 for pair in columns), "columns", "are no pairs")
+        f.require(all(isinstance(key, str | int) for key, _ in columns), "columns", "have no key")
+        values["columns"] = dict(columns)
+    if bounds is not None:
+        f.require(isinstance(bounds, list | tuple) and len(bounds) > 0, "bounds", "are no pairs")
+        pairs = bounds if isinstance(bounds[0], list | tuple) else [bounds]
+        f.require(all(len(pair) == 2 for pair in pairs), "bounds", "are no pairs")
+        kinds = [Real(*pair) for pair in pairs]
+        values["columns"] = kinds if len(kinds) > 1 else kinds[0]
 
 
 def _n_columns(f: Fields, name: str, value: Any) -> None:
@@ -113,12 +141,13 @@ def _prior(f: Fields, name: str, value: Any) -> None:
 
 
 _names = optional(array("d", kinds="OU"))
+_schema = optional(item(Schema, d="d"))
 _history = check.items(item(History))
 
 
 @check.parametrized
 def _plan(f: Fields, name: str, plan: Any, method: str, **letters: str) -> None:
-    item(Plan, D="D", **letters)(f, name, plan)
+    item(Plan | TablePlan, D="D", **letters)(f, name, plan)
     f.require(plan.method == method, name, "is one of another method")
 
 
@@ -130,6 +159,10 @@ def _check_readable(f: Fields) -> None:
 
 
 def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
+    if isinstance(f["plan_"], TablePlan):
+        f.require(isinstance(f["_density"], TableDensity), "_density", "is not that of a table")
+    else:
+        f.require(f["sums_"] is not None, "sums_", "is missing")
     if f["_density"] is None:
         _check_readable(f)
     model.restore(f["plan_"], f["sums_"], f["_density"])
@@ -137,6 +170,7 @@ def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
 
 def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
     plan, sums, density = f["plan_"], f["sums_"], f["_density"]
+    f.require(isinstance(plan.measure, GaussianMeasure), "plan_", "has another base measure")
     if plan.measurement == "gradient":
         f.require(density is not None, "_density", "is missing")
     else:
@@ -158,16 +192,25 @@ ESTIMATORS = {
         QAFFDE,
         _restore_qaffde,
         plan_=_plan("closed_form", d="d"),
-        sums_=item(Sums, D="D"),
-        _density=optional(item(StandardizedDensity | MappedDensity, d="d")),
+        sums_=optional(item(Sums, D="D")),
+        _density=optional(item(StandardizedDensity | MappedDensity | TableDensity, d="d")),
     ),
     "QAFFDESGD": estimator(
         QAFFDESGD,
         plan_=_plan("likelihood", d="d"),
-        density_=item(StandardizedDensity | MappedDensity | TransformedDensity, d="d"),
+        density_=item(
+            StandardizedDensity | MappedDensity | TransformedDensity | TableDensity, d="d"
+        ),
         rank_=check.whole(),
         n_fourier_features_=check.whole(),
         history_=_history,
+    ),
+    "QAFFDETensorTrain": estimator(
+        QAFFDETensorTrain,
+        density_=item(TableDensity, d="d"),
+        bond_=check.whole(),
+        rank_=check.whole(),
+        history_=item(History),
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,
@@ -176,7 +219,7 @@ ESTIMATORS = {
         class_prior_=_prior,
         plan_=_plan("classifier"),
         sums_=optional(item(ClassSums, C="C", D="D")),
-        _density=optional(item(ClassDensity, C="C", d="d")),
+        _density=optional(item(StandardizedDensity, C="C", d="d")),
         history_=_history,
     ),
     "QAFFDEOutlierDetector": estimator(
@@ -194,7 +237,13 @@ ESTIMATORS = {
         amplitudes_=array("m"),
     ),
     "DerivedDensity": Recipe(
-        DerivedDensity, density=item(BornMixture | MappedMixture, d="d"), feature_names=_names
+        DerivedDensity,
+        None,
+        None,
+        ("density", "feature_names"),
+        density=item(BornMixture | MappedMixture | TableDensity, d="d"),
+        feature_names=_names,
+        schema=_schema,
     ),
 }
 """Estimators that a file may hold."""

@@ -73,18 +73,12 @@ def series_at(c: Tensor, y: Tensor) -> Tensor:
 
 
 def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 60) -> Tensor:
-    """Points y in [−1, 1] where increasing series reach `target`.
+    """Points y in [−1, 1] where increasing series reach `target` of shape (n,).
 
     Newton's steps inside a bracket, halved where a step would leave it, until every value is
-    within 1e-13 of its target, in shares of the whole rise. They begin between two knots.
-
-    Parameters
-    ----------
-    c, slope : Tensors of shapes (n, m + 1), (n, m), or (1, m + 1), (1, m)
-        The series, zero at −1, and their derivatives; one for all targets, or one for each.
-    target : Tensor of shape (n,)
-    n_steps : int, default=60
-        Upper bound of the number of steps.
+    within 1e-13 of its target, in shares of the whole rise. They begin between two knots. The
+    series, zero at −1, and their derivatives are of shapes (n, m + 1), (n, m), or one for all
+    targets.
     """
     n = len(target)
     lower, upper, y = _between_knots(c, target)

@@ -93,15 +93,16 @@ def whitening(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> tuple[Tenso
 
     Returns
     -------
-    root, offset, log_constant : Tensors of shapes (d, K·d), (K·d,), (K,)
+    root, offset, log_constant : Tensors of shapes (d, d·K), (d·K,), (K,)
+        The first K columns are the first whitened coordinates of all components.
     """
     d = mean.shape[1]
     eye = torch.eye(d, dtype=mean.dtype, device=mean.device)
     inverse = torch.linalg.solve_triangular(cholesky, eye, upper=False)
     log_det = cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return (
-        inverse.flatten(0, 1).T.contiguous(),
-        -(inverse @ mean[..., None]).flatten(),
+        inverse.permute(2, 1, 0).flatten(1).contiguous(),
+        -(inverse @ mean[..., None])[..., 0].T.flatten(),
         log_weight - log_det - 0.5 * d * math.log(2 * math.pi),
     )
 
@@ -112,7 +113,7 @@ def log_gaussian_terms(X: Array, root: Array, offset: Array, log_constant: Array
     white = X @ root
     white += offset
     white = xp.square(white, out=reusable(white))
-    log_terms = white.reshape(len(X), len(log_constant), X.shape[1]).sum(-1)
+    log_terms = white.reshape(len(X), X.shape[1], len(log_constant)).sum(1)
     most = xp.finfo(X.dtype).max / 2  # larger squares would overflow
     log_terms = clipped(log_terms, 0.0, most)
     log_terms *= -0.5
@@ -127,7 +128,12 @@ def log_mixture_density(X: Array, root: Array, offset: Array, log_constant: Arra
         return log_terms[:, 0]
     xp = namespace_of(log_terms)
     most = xp.amax(log_terms, 1)
-    return most + xp.log(xp.exp(log_terms - most[:, None]).sum(1))
+    log_terms = clipped(log_terms - most[:, None], LOG_NOTHING, 0.0)
+    return most + xp.log(xp.exp(log_terms).sum(1))
+
+
+LOG_NOTHING = -80.0
+"""Logarithm of a share that adds nothing; exponentials that underflow are slow."""
 
 
 def gaussian_characteristic(omega: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:

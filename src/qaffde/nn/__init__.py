@@ -1,8 +1,10 @@
 """Layers: Fourier features, base measures and Born-rule densities as torch modules."""
 
 from qaffde.nn.base import Density
+from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import ColumnMap, ColumnMaps
 from qaffde.nn.density import (
     BornDensity,
@@ -20,26 +22,53 @@ from qaffde.nn.features import (
     GaussianMeasure,
     KernelMeasure,
 )
+from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
+from qaffde.nn.table import (
+    AtomColumn,
+    CircleColumn,
+    CodeColumn,
+    RealColumn,
+    TableColumn,
+    TableDensity,
+)
+from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
+    "AtomColumn",
     "BaseMeasure",
     "BornDensity",
     "BornMixture",
     "BoxMeasure",
+    "CircleBasis",
+    "CircleColumn",
+    "CircleFactor",
+    "CodeBasis",
+    "CodeColumn",
+    "CodeFactor",
+    "ColumnBasis",
     "ColumnMap",
     "ColumnMaps",
     "DefensiveDensity",
     "Density",
     "DensityMatrix",
     "Encoder",
+    "Factor",
+    "FactoredMixture",
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
     "MappedDensity",
     "MappedMixture",
+    "Part",
+    "PartsDensity",
+    "RealColumn",
     "StandardizedDensity",
+    "TableColumn",
+    "TableDensity",
+    "TensorTrain",
     "TransformedDensity",
+    "WaveBasis",
     "decode",
     "encode",
     "expand",

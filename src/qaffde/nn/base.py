@@ -63,17 +63,10 @@ class Density(nn.Module, ABC):
         return self.log_prob(x)
 
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
-        """Compute a value from the density once, and again after the density has changed.
+        """Compute the value of a name once, and again after the density has changed.
 
         A tensor changed in place, a replaced tensor or submodule and a new value of a number are
         changes. Values carry no gradients. They are neither copied nor pickled.
-
-        Parameters
-        ----------
-        name : hashable
-            Of the value.
-        make : callable
-            Computes it.
         """
         kept = self._derived
         if kept is None or not kept.is_current(self):
@@ -114,13 +107,13 @@ class FormulaDensity(Density):
         """
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (...) at points of shape (..., d)."""
+        """Log-density of shape (...), of C classes (..., C), at points of shape (..., d)."""
         if torch.compiler.is_compiling() or self.learns():
             formula = self.formula()
         else:
             formula = self.derived("formula", self.formula)
         log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
-        return log_p.reshape(x.shape[:-1])
+        return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
 
 
 def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import singledispatch
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -34,7 +35,7 @@ class DensityMatrix(nn.Module):
 
     Parameters
     ----------
-    factor : Tensor of shape (r, D)
+    factor : Tensor of shape (r, D), or (C, r, D) for C density matrices
         L, a parameter.
 
     Examples
@@ -60,7 +61,7 @@ class DensityMatrix(nn.Module):
     @property
     def rank(self) -> int:
         """The number of rows r of the factor."""
-        return len(self.factor)
+        return self.factor.shape[-2]
 
     def forward(self, phi: Tensor) -> Tensor:
         """Logarithm of the Born rule, of shape (...), at features of shape (..., D)."""
@@ -81,7 +82,7 @@ class DensityMatrix(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the sizes."""
-        return f"rank={self.rank}, n_features={self.factor.shape[1]}"
+        return f"rank={self.rank}, n_features={self.factor.shape[-1]}"
 
 
 class BornDensity(FormulaDensity):
@@ -92,15 +93,16 @@ class BornDensity(FormulaDensity):
     with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
     the base measure's density m and its Gram matrix G. It integrates to one for any L.
 
-    As a distribution of torch it has :attr:`event_shape`, an empty :attr:`batch_shape`,
-    :meth:`log_prob` of points of shape (..., d) and :meth:`sample`. Gradients flow to the points,
-    the factor and, if they learn, the frequencies and phases.
+    As a distribution of torch it has :attr:`event_shape`, :attr:`batch_shape`, :meth:`log_prob`
+    of points of shape (..., d) and :meth:`sample`. Gradients flow to the points, the factor and,
+    if they learn, the frequencies and phases. Factors of C classes give log-densities of shape
+    (..., C), by one product; they are scored, but neither drawn from nor expanded.
 
     Parameters
     ----------
     features : FourierFeatures
         φ, frozen or learnable.
-    factor : Tensor of shape (r, D)
+    factor : Tensor of shape (r, D), or (C, r, D) for C classes
         L of the :class:`DensityMatrix`, a parameter.
     measure : BaseMeasure
 
@@ -138,8 +140,8 @@ class BornDensity(FormulaDensity):
 
     @property
     def batch_shape(self) -> torch.Size:
-        """Empty: it is one density."""
-        return torch.Size()
+        """Empty for one density, (C,) for those of C classes."""
+        return self.factor.shape[:-2]
 
     def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
         """Log m‖Lφ‖² less the logarithm of its integral."""
@@ -156,8 +158,9 @@ class BornDensity(FormulaDensity):
     def width(self, dtype: torch.dtype) -> int:
         """Numbers that are computed for a point at once."""
         series = self.series() if dtype == torch.float64 else None
+        amplitudes = self.factor[..., 0].numel() if series is None else 0
         waves = self.features.b if series is None else series.b
-        return max(len(waves), self.measure.width)
+        return max(len(waves), amplitudes, self.measure.width)
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
@@ -168,8 +171,8 @@ class BornDensity(FormulaDensity):
         )
 
     def series(self) -> QF.LatticeSeries | None:
-        """The series of ‖Lφ‖² on a lattice; None beside one, or while something learns."""
-        if torch.compiler.is_compiling() or self.learns():
+        """The series of ‖Lφ‖² on a lattice; None beside one, of classes, or while learning."""
+        if self.batch_shape or torch.compiler.is_compiling() or self.learns():
             return None
         return self.derived("series", self._series)
 
@@ -192,7 +195,7 @@ class BornDensity(FormulaDensity):
     @torch.no_grad()
     def normalize_(self) -> "BornDensity":
         """Scale the factor in place so that tr(LGLᵀ) = 1; the density is unchanged."""
-        self.factor.mul_(torch.exp(-0.5 * self.log_normalizer()))
+        self.factor.mul_(torch.exp(-0.5 * self.log_normalizer())[..., None, None])
         return self
 
     @torch.no_grad()
@@ -223,8 +226,13 @@ def _log_born(
     q = square(z) if series is None or has_gradient(z) else series(z, square)
     log_p = namespace_of(z).log(q, out=reusable(q))
     log_p -= log_normalizer
-    log_p += log_measure(z)
+    log_p += _beside(log_p, log_measure(z))
     return log_p
+
+
+def _beside(log_p: Array, values: Array) -> Array:
+    """Values of shape (n,), as a column where log-densities are those of classes, (n, C)."""
+    return values if log_p.ndim == 1 else values[:, None]
 
 
 class DefensiveDensity(FormulaDensity):
@@ -265,38 +273,66 @@ class DefensiveDensity(FormulaDensity):
 
 
 def _log_defensive(z: Array, log_p: Formula, log_rest: float, log_background: Formula) -> Array:
-    return namespace_of(z).logaddexp(log_p(z) + log_rest, log_background(z))
+    log_born = log_p(z) + log_rest
+    return namespace_of(z).logaddexp(log_born, _beside(log_born, log_background(z)))
 
 
 class StandardizedDensity(FormulaDensity):
-    """Density of x when z = (x − location) / scale has the given density.
+    r"""Density of x when z = (x − location) / scale has the given density.
+
+    With axes, z are the coordinates of (x − location) / scale along them, and what they leave out
+    of a row is independent noise of one variance, as in probabilistic principal components:
+
+    .. math:: \log p(x) = \log p(z) - \sum_j \log s_j - \frac{r^2}{2 \sigma^2}
+              - \frac{d - q}{2} \log 2 \pi \sigma^2, \qquad
+              r^2 = \lVert x - \mu \rVert^2 - \lVert A^\top (x - \mu) \rVert^2 .
 
     Parameters
     ----------
     density : Density
         Of z.
-    location, scale : Tensors of shape (d,)
+    location, scale : Tensors of shapes (d,), (q,)
+        Behind axes, `scale` is one number for all.
+    axes : Tensor of shape (d, q), optional
+        Orthonormal columns; None leaves the columns as they are.
+    noise : Tensor of shape (), optional
+        Variance σ² along each direction that the axes leave out; None does not see them.
     """
 
     location: Tensor
     scale: Tensor
+    axes: Tensor | None
+    noise: Tensor | None
 
-    def __init__(self, density: Density, location: Tensor, scale: Tensor) -> None:
+    def __init__(
+        self,
+        density: Density,
+        location: Tensor,
+        scale: Tensor,
+        axes: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
         super().__init__()
         self.density = density
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
+        self.register_buffer("axes", axes)
+        self.register_buffer("noise", noise)
 
     def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
         """Log-density of z, Jacobian included."""
-        return Formula(
-            _log_standardized,
-            formula_of(self.density, dtype, lattice=lattice),
-            self.location,
-            self.scale,
-            self.scale.log().sum(),
-            torch.finfo(dtype or self.scale.dtype).max ** 0.25,
-        )
+        inner = formula_of(self.density, dtype, lattice=lattice)
+        far = torch.finfo(dtype or self.scale.dtype).max ** 0.25
+        log_units = self.scale.log().sum()
+        if self.axes is None:
+            return Formula(_log_standardized, inner, self.location, self.scale, log_units, far)
+        unit, precision = self.scale[0], 0 * self.scale[0]
+        if self.noise is not None:
+            n_left_out = len(self.location) - len(self.scale)
+            log_units = log_units + 0.5 * n_left_out * (2 * math.pi * self.noise).log()
+            precision = 0.5 / (self.noise / unit / unit)
+        parts = self.location, unit, self.axes, log_units, precision, far
+        return Formula(_log_projected, inner, *parts)
 
 
 def _log_standardized(
@@ -306,6 +342,24 @@ def _log_standardized(
     z = x - location
     z /= scale
     return log_p(clipped(z, -far, far)) - log_scale
+
+
+def _log_projected(
+    x: Array,
+    log_p: Formula,
+    location: Array,
+    unit: Array,
+    axes: Array,
+    log_units: Array,
+    precision: Array,
+    far: float,
+) -> Array:
+    """Log-density of the coordinates along the axes, and of the noise beside them."""
+    y = clipped((x - location) / unit, -far, far)
+    z = y @ axes
+    left_out = clipped((y * y).sum(1) - (z * z).sum(1), 0.0, math.inf)
+    log_z = log_p(z)
+    return log_z - _beside(log_z, log_units + precision * left_out)
 
 
 class MappedDensity(FormulaDensity):
@@ -380,7 +434,7 @@ def expand(density: Density) -> BornMixture | MappedMixture:
 
 
 @singledispatch
-def expansion(density: Density) -> BornMixture | MappedMixture:
+def expansion(density: Density) -> Any:
     """Sum of terms of a density, computed anew; each class of densities registers its own."""
     raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
 

@@ -15,7 +15,7 @@ from qaffde import functional as QF
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.columns import MapTable
 
-MAX_WHITENED = 2**21
+MAX_WHITENED = 2**17
 """Numbers that a log-density takes at once."""
 
 
@@ -118,13 +118,8 @@ class Formula:
     """A function of points with its arrays bound, as :func:`functools.partial` would bind them.
 
     The arrays can be replaced: by those of NumPy, of another device or of another precision. The
-    function is written in operations that NumPy and torch share.
-
-    Parameters
-    ----------
-    function : callable
-        Of points of shape (n, d), and of what is bound.
-    *bound : arrays, numbers, None, LatticeSeries, Formula or module
+    function is written in operations that NumPy and torch share. What is bound are arrays,
+    numbers, None, modules, and tables and formulas of arrays.
 
     Examples
     --------

@@ -53,8 +53,8 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
     if formula.is_closed:
         return formula
     raise FileError(
-        f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders and "
-        "baselines have none); keep the model with save"
+        f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders, "
+        "baselines and tables with kinds or gaps have none); keep the model with save"
     )
 
 

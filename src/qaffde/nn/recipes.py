@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qaffde import nn
 from qaffde.files import fields as check
-from qaffde.files.fields import Fields, item, number, optional, positive, reals
+from qaffde.files.fields import Fields, checked, item, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import (
@@ -19,10 +19,15 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.class_density import ClassBorn, ClassDensity, Projection
+from qaffde.nn.parts import MAX_DEVIATION, Part
+from qaffde.parameters import check_choice
 
 MAX_FREQUENCY = 1e7
 """A density of one column is a series of about as many terms."""
+ROUNDING = 1e-9
+"""Of the logarithm of a sum of masses."""
+MAX_FUNCTIONS = 1024
+"""Of one part of a table."""
 MAX_COEFFICIENT = 1e100
 """Squares of sums of coefficients are numbers too."""
 
@@ -94,6 +99,37 @@ def _knots(f: Fields, name: str, value: Any, *, above: float = -math.inf) -> Non
         f.require(value.dtype == torch.float64 and value.ndim == 1, name, "is of another type")
 
 
+def _code_factor(f: Fields) -> nn.CodeFactor:
+    total = f["log_mass"].logsumexp(1)
+    f.require((total.abs() < ROUNDING).all(), "log_mass", "does not sum to one")
+    return nn.CodeFactor(**f)
+
+
+def _circle_factor(f: Fields) -> nn.CircleFactor:
+    f.require((f["deviation"] <= MAX_DEVIATION).all(), "deviation", "is out of range")
+    return nn.CircleFactor(**f)
+
+
+def _factored(f: Fields) -> nn.FactoredMixture:
+    lines, factors = f["lines"], f["factors"]
+    n_lines = sum(part.is_line for part in f["parts"])
+    kinds = [part for part in f["parts"] if not part.is_line]
+    fits = [factor.part for factor in factors] == kinds
+    f.require(fits, "factors", "are not those of the parts")
+    f.require((0 if lines is None else lines.n_dims) == n_lines, "lines", "are not the parts")
+    if lines is not None:
+        f.agree("lines", "K", len(lines.terms))
+    f.require(f["log_weights"].max().isfinite(), "log_weights", "leave nothing")
+    return nn.FactoredMixture(**f)
+
+
+def _table(f: Fields) -> nn.TableDensity:
+    parts = tuple(part for column in f["columns"] for part in column.parts)
+    f.require(parts == f["density"].parts, "columns", "are not those of the parts")
+    f.agree("columns", "d", len(f["columns"]))
+    return nn.TableDensity(**f)
+
+
 def _form(f: Fields) -> TrigonometricForm:
     f.require(f["W"].abs().max() <= MAX_FREQUENCY, "W", "holds frequencies beyond measure")
     f.charge(2 * f.sizes["H"] ** 2)  # to integrate it, over and over
@@ -117,26 +153,112 @@ def _factor(f: Fields, name: str, F: Any) -> None:
     f.require(fits, name, "is zero or beyond measure")
 
 
-def _projection(f: Fields) -> Projection:
-    if f["axes"] is None:
-        f.agree("scale", "d", f.sizes["q"])
-        f.require(f["noise"] is None, "noise", "is of no direction")
-    return Projection(**f)
+def _standardized(f: Fields) -> nn.StandardizedDensity:
+    check_axes(f, "scale", f.get("axes"), f.get("noise"))
+    return nn.StandardizedDensity(**f)
 
 
-def _class_born(f: Fields) -> ClassBorn:
-    charge_gram(f)
-    born = ClassBorn(**f)
-    born.factor = torch.nn.Parameter(f["factor"])  # to the last digit
-    return born
+def check_axes(f: Fields, name: str, axes: Any, noise: Any) -> None:
+    """Complain about units (q,) of d columns unless axes lead from one to the other."""
+    if axes is None:
+        f.agree(name, "d", f.sizes["q"])
+        f.require(noise is None, "noise", "is of no direction")
+
+
+def _factors(f: Fields, name: str, factor: Any) -> None:
+    """Factor of a density matrix, or of those of classes."""
+    is_batch = isinstance(factor, Tensor) and factor.ndim > 2
+    _limited(*("C" if is_batch else ""), "r", "D")(f, name, factor)
+
+
+def _old_classes(f: Fields) -> nn.DefensiveDensity:
+    """Densities of classes as format 2 first had them."""
+    epsilon, measure, born = f.pop("epsilon"), f["measure"], _born(f)
+    return nn.DefensiveDensity(born, epsilon, measure.means[0], measure.covariances[0])
+
+
+def _codes(f: Fields) -> nn.CodeBasis:
+    f.require(abs(float(f["masses"].sum()) - 1) < 1e-6, "masses", "must have sum one")
+    f.charge(8 * f["n_functions"] ** 2 * len(f["masses"]))
+    return nn.CodeBasis(**f)
+
+
+def _waves(f: Fields) -> nn.WaveBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    (u, v) = knots = f["knots"]
+    rises = (knots.diff() > 0).all() and u[0] == v[0] == 0 and u[-1] == v[-1] == 1
+    f.require(rises, "knots", "must rise from 0 to 1")
+    return nn.WaveBasis(**f)
+
+
+def _circle(f: Fields) -> nn.CircleBasis:
+    f.charge(64 * f["n_functions"] ** 3)
+    return nn.CircleBasis(**f)
+
+
+def _train(f: Fields) -> nn.TensorTrain:
+    """A train whose shapes fit each other and whose mass is one."""
+    places, bond = f["places"], f["start"].shape[1]
+    d = sum(place >= 0 for place in places)
+    f.require(sorted(p for p in places if p >= 0) == list(range(d)), "places", "are not all")
+    f.agree("places", "q", d)
+    for name in ("mixers", "loadings", "bases"):
+        f.require(len(f[name]) == len(places), name, "are not as many as places")
+    for W, V, basis in zip(f["mixers"], f["loadings"], f["bases"], strict=True):
+        fits = W.ndim == 2 and len(W) == bond and V.shape == (W.shape[1], basis.n_functions)
+        f.require(fits, "mixers", "do not fit each other")
+        bond = W.shape[1]
+        f.charge(64 * bond**2)
+    f.require(len(f["end"]) == bond, "end", "does not fit")
+    train = nn.TensorTrain(**f).requires_grad_(False)
+    f.require(abs(float(train.log_mass())) < 1e-6, "end", "does not give mass one")
+    return train
+
+
+def _matrix(f: Fields, name: str, value: Any) -> None:
+    item(Tensor)(f, name, value)
+    f.require(value.ndim == 2 and value.numel(), name, "is not a matrix")
+    reals(*value.shape, most=MAX_COEFFICIENT)(f, name, value)
+
+
+def _parts_of(train: nn.TensorTrain) -> dict[str, Any]:
+    return {
+        "mixers": [W.detach() for W in train.mixers],
+        "loadings": [V.detach() for V in train.loadings],
+        "bases": list(train.bases),
+        "places": train.places,
+        "start": train.start,
+        "end": train.end.detach(),
+    }
 
 
 _limited = partial(reals, most=MAX_COEFFICIENT)
 _features = item(nn.FourierFeatures, d="d", D="D")
 _measure = item(nn.BaseMeasure, d="d")
-_units = {"location": reals("d"), "scale": positive("d")}
+_units = {
+    "location": reals("d"),
+    "scale": positive("q"),
+    "axes": optional(reals("d", "q")),
+    "noise": optional(positive()),
+}
 
 RECIPES |= {
+    # Read, but no longer written.
+    "Projection": Recipe(Fields, lambda f: f, **_units),
+    "ClassBorn": Recipe(
+        nn.DefensiveDensity,
+        _old_classes,
+        features=_features,
+        measure=item(nn.GaussianMeasure, d="d"),
+        factor=_factors,
+        epsilon=number(0, 1),
+    ),
+    "ClassDensity": Recipe(
+        nn.StandardizedDensity,
+        lambda f: nn.StandardizedDensity(f["born"], **f["coder"]),
+        coder=item(Fields, d="d", q="q"),
+        born=item(nn.DefensiveDensity, q="d", C="C"),
+    ),
     "FourierLayer": Recipe(
         nn.FourierFeatures, W=_limited("D", "d"), b=_limited("D"), a=_limited("D")
     ),
@@ -150,18 +272,23 @@ RECIPES |= {
     ),
     "KernelMeasure": Recipe(nn.KernelMeasure, bandwidth=positive("d")),
     "BornDensity": Recipe(
-        nn.BornDensity, _born, features=_features, measure=_measure, factor=_limited("r", "D")
+        nn.BornDensity, _born, features=_features, measure=_measure, factor=_factors
     ),
     "DefensiveDensity": Recipe(
         nn.DefensiveDensity,
         _defensive,
-        density=item(nn.BornDensity, d="d"),
+        density=item(nn.BornDensity, d="d", C="C"),
         epsilon=number(0, 1),
         mean=reals("d"),
         cholesky=check.cholesky("d", "d"),
     ),
     "StandardizedDensity": Recipe(
-        nn.StandardizedDensity, density=item(nn.BornDensity | nn.DefensiveDensity, d="d"), **_units
+        nn.StandardizedDensity,
+        _standardized,
+        None,
+        ("density", "location", "scale"),
+        density=item(nn.BornDensity | nn.DefensiveDensity, q="d", C="C"),
+        **_units,
     ),
     "ColumnMap": Recipe(
         nn.ColumnMap,
@@ -217,26 +344,57 @@ RECIPES |= {
         law=item(Law),
         W=reals("H", "k"),
     ),
-    "Projection": Recipe(
-        Projection,
-        _projection,
-        location=reals("d"),
-        scale=positive("q"),
-        axes=optional(reals("d", "q")),
-        noise=optional(positive()),
+    "Part": Recipe(
+        Part, kind=checked(check_choice, choices=("line", "circle", "codes")), size=check.whole(0)
     ),
-    "ClassBorn": Recipe(
-        ClassBorn,
-        _class_born,
-        features=_features,
-        measure=item(nn.GaussianMeasure, d="d"),
-        factor=_limited("C", "r", "D"),
-        epsilon=number(0, 1),
+    "CodeFactor": Recipe(nn.CodeFactor, _code_factor, log_mass=reals("K", "C", finite=False)),
+    "CircleFactor": Recipe(
+        nn.CircleFactor, _circle_factor, mean=reals("K"), deviation=positive("K")
     ),
-    "ClassDensity": Recipe(
-        ClassDensity,
-        coder=item(Projection, d="d", q="q"),
-        born=item(ClassBorn, q="d", C="C"),
+    "FactoredMixture": Recipe(
+        nn.FactoredMixture,
+        _factored,
+        lambda m: {
+            "parts": m.parts,
+            "log_weights": m.log_weights,
+            "lines": m.lines,
+            "factors": list(m.factors),
+        },
+        parts=check.items(item(Part), tuple, least=1),
+        log_weights=reals("K", finite=False),
+        lines=optional(item(nn.BornMixture, c="d")),
+        factors=check.items(item(nn.Factor, K="K")),
+    ),
+    "WaveBasis": Recipe(
+        nn.WaveBasis, _waves, n_functions=check.whole(1, MAX_FUNCTIONS), knots=reals(2, "J")
+    ),
+    "CircleBasis": Recipe(nn.CircleBasis, _circle, n_functions=check.whole(1, MAX_FUNCTIONS)),
+    "CodeBasis": Recipe(
+        nn.CodeBasis, _codes, masses=positive("C"), n_functions=check.whole(1, MAX_FUNCTIONS)
+    ),
+    "TensorTrain": Recipe(
+        nn.TensorTrain,
+        _train,
+        _parts_of,
+        mixers=check.items(_matrix, least=1),
+        loadings=check.items(_matrix, least=1),
+        bases=check.items(item(nn.ColumnBasis), least=1),
+        places=check.items(check.whole(-1)),
+        start=_matrix,
+        end=_matrix,
+    ),
+    "RealColumn": Recipe(nn.RealColumn, map=item(nn.ColumnMap)),
+    "CircleColumn": Recipe(nn.CircleColumn, period=number(0), start=number()),
+    "CodeColumn": Recipe(
+        nn.CodeColumn, size=check.whole(), first=check.whole(-(2**53)), has_order=item(bool)
+    ),
+    "AtomColumn": Recipe(nn.AtomColumn, value=number(), rest=item(nn.RealColumn)),
+    "TableDensity": Recipe(
+        nn.TableDensity,
+        _table,
+        lambda table: {"density": table.density, "columns": list(table.columns)},
+        density=item(nn.PartsDensity),
+        columns=check.items(item(nn.TableColumn), least=1),
     ),
     "UniformLaw": Recipe(UniformLaw),
     "NormalLaw": Recipe(NormalLaw),

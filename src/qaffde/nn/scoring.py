@@ -18,20 +18,10 @@ FEW_ROWS = 4
 
 
 class Score:
-    """Compiled log-density of the fitted density of an estimator.
+    """Compiled log-density of a Born density, or of one in its wrappers.
 
-    Parameters
-    ----------
-    density : FormulaDensity
-        A Born density, or one in its wrappers.
-    dtype : torch.dtype, default=torch.float64
-        Of the features of blocks of points. Their units and a few points are in float64.
-    device : torch.device or str, default="cpu"
-
-    Attributes
-    ----------
-    width : int
-        Numbers that are computed for a row at once.
+    Features of blocks of points are in `dtype`; their units and a few points are in float64.
+    `width` numbers are computed for a row at once.
 
     Examples
     --------

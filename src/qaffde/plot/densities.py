@@ -5,24 +5,28 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from qaffde.estimators.regions import cell_levels
+from qaffde.kinds import Category
 from qaffde.plot.panels import (
-    MAX_SHOWN,
     Array,
     Panel,
     Wishes,
     ceiling,
     cell_density,
     cell_size,
-    find_ends,
+    draws_of,
+    find_scales,
+    kinds_of,
     label_spikes,
     marginal_of,
-    middles,
     numbers_of,
     share_text,
     shown_rows,
+    spread,
 )
+from qaffde.plot.scales import Scale, closed, draw_atom, draw_counted, draw_line, draw_shares
 from qaffde.plot.style import COLORS, DATA, DENSITY, caption, percent
 from qaffde.streams.names import column_names
 
@@ -39,9 +43,8 @@ SPIKE = 0.1
 class GridPanel(Panel):
     """Density of one or two columns on even cells, its highest-density regions and the data."""
 
-    axes: list[Array]  # middles (n,) of the cells
+    scales: list[Scale]
     density: Array  # (n,) or (n, n), means over the cells; rows follow the second column
-    names: list[str]
     masses: Sequence[float]  # of the regions
     levels: Sequence[float]  # densities at their edges
     rows: Array | None  # (m, d), of the data
@@ -58,18 +61,48 @@ class GridPanel(Panel):
             raise ValueError(f"this shows {wanted}, got {len(columns)}; name them in columns")
         density = marginal_of(model, columns)
         own = None if rows is None else rows[:, columns]
-        ends, n = find_ends(density, own, wishes.random_state), wishes.n_points or cls.n_points
-        axes = [middles(pair, n) for pair in ends]
-        values = cell_density(density, ends, n).T
-        levels = list(cell_levels(values * cell_size(*axes), wishes.masses) / cell_size(*axes))
         names = [column_names(model)[j] for j in columns]
+        n = wishes.n_points or cls.n_points
+        scales = find_scales(density, names, own, n, wishes.random_state)
+        values, size = cell_density(density, scales).T, cell_size(scales)
+        levels = list(_levels(values * size, wishes.masses, scales) / size)
         shown = None if own is None else shown_rows(own, wishes.random_state)
-        return cls(axes, values, names, wishes.masses, levels, shown)
+        return cls(scales, values, wishes.masses, levels, shown)
+
+    @property
+    def axes(self) -> list[Array]:
+        """Middles of the cells."""
+        return [scale.points for scale in self.scales]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [scale.name for scale in self.scales]
 
     @property
     def mass(self) -> float:
-        """Mass that is drawn."""
-        return float(self.density.sum()) * cell_size(*self.axes)
+        """Mass that is drawn, or said to be at an atom."""
+        if self.has_atoms:
+            return 1.0
+        return float(self.density.sum()) * cell_size(self.scales)
+
+    @property
+    def has_atoms(self) -> bool:
+        """Whether some mass is at single values."""
+        return any(scale.atom for scale in self.scales)
+
+
+def _levels(mass: Array, shares: Sequence[float], scales: Sequence[Scale]) -> Array:
+    """Masses of cells at the edges of regions; an atom of one column is within all of them.
+
+    In a plane with atoms, regions are those of the mass beside the atoms.
+    """
+    atoms = [scale.atom for scale in scales if scale.atom]
+    if atoms and len(scales) == 1:
+        mass = np.append(mass, atoms)
+    if atoms and len(scales) == 2:
+        return mass.sum() * cell_levels(mass / mass.sum(), shares)
+    return cell_levels(mass, shares)
 
 
 @dataclass(frozen=True)
@@ -79,26 +112,39 @@ class CurvePanel(GridPanel):
     n_columns, n_points = 1, 512
 
     def draw(self, ax: Any) -> None:
-        """Draw the regions, the curve and the rug."""
-        (x,) = self.axes
+        """Draw the regions, the curve, bars or stems, and the data."""
+        (scale,) = self.scales
         ordered = sorted(zip(self.masses, self.levels, strict=True), reverse=True)
-        for (mass, level), alpha in zip(
-            ordered, np.linspace(0.22, 0.5, len(ordered)), strict=True
-        ):
-            style = {"color": DENSITY, "alpha": alpha, "lw": 0}
-            inside, label = self.density >= level, f"{percent(mass)} of the mass"
-            ax.fill_between(x, self.density, where=inside, label=label, **style)
-        ax.plot(x, self.density, color=DENSITY, lw=2)
-        ax.set(xlabel=self.names[0], ylabel="density", xlim=(x[0], x[-1]))
+        regions = [(f"{percent(m)} of the mass", self.density >= level) for m, level in ordered]
         top = 1.08 * ceiling(self.density)
-        ax.set_ylim(0, top)
-        label_spikes(ax, x, self.density, top)
+        if scale.is_counted:
+            draw_counted(ax, scale, self.density, inside=regions)
+        else:
+            self._draw_regions(ax, scale, regions)
+            draw_line(ax, scale, self.density, color=DENSITY)
+            label_spikes(ax, scale.points, self.density, top)
+        height = "probability" if scale.is_counted else "density"
+        ax.set(xlabel=scale.name, ylabel=height, xlim=scale.ends, ylim=(0, top))
+        scale.set_axis(ax.xaxis)
+        draw_atom(ax, scale)
         place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
         ax.annotate(share_text(self.mass), (1, 0), (0, -28), color="0.35", size=8.5, **place)
-        if self.rows is not None:
+        if self.rows is not None and scale.is_counted:
+            draw_shares(ax, scale, self.rows[:, 0])
+            ax.set_ylim(0, None)
+        elif self.rows is not None:
             at = {"color": DATA, "lw": 0.6, "alpha": 0.35, "transform": ax.get_xaxis_transform()}
             ax.vlines(self.rows[:, 0], 0, 0.035, label="data", **at)
         ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
+
+    def _draw_regions(
+        self, ax: Any, scale: Scale, regions: Sequence[tuple[str, NDArray[np.bool_]]]
+    ) -> None:
+        for (label, inside), alpha in zip(
+            regions, np.linspace(0.22, 0.5, len(regions)), strict=True
+        ):
+            style = {"color": DENSITY, "alpha": alpha, "lw": 0}
+            ax.fill_between(scale.points, self.density, where=inside, label=label, **style)
 
 
 @dataclass(frozen=True)
@@ -112,38 +158,50 @@ class ContourPanel(GridPanel):
         """Draw colors on a square-root scale, which shows faint parts, lines and dots."""
         image = self.draw_plane(ax, 1.1)
         if self.rows is not None:
-            ax.scatter(*self.rows.T, s=3, lw=0, color="white", alpha=0.55)
+            ax.scatter(*self.spread().T, s=3, lw=0, color="white", alpha=0.55)
         ax.set(xlabel=self.names[0], ylabel=self.names[1])
         extend = "max" if self.density.max() > image.norm.vmax else "neither"
         label = "density (square-root scale)"
         ax.figure.colorbar(image, ax=ax, label=label, pad=0.02, extend=extend)
         masses = " and ".join(percent(mass) for mass in self.masses)
-        parts = [f"lines enclose {masses} of the mass" if masses else "", share_text(self.mass)]
+        lines = masses and not any(scale.is_counted for scale in self.scales)
+        whole = "rest" if self.has_atoms else "mass"
+        parts = [scale.atom_text for scale in self.scales]
+        parts += [f"lines enclose {masses} of the {whole}" if lines else "", share_text(self.mass)]
         caption(ax, "; ".join(filter(None, parts)))
 
     def draw_plane(self, ax: Any, width: float) -> Any:
         """Draw the colors, and the edges of the regions as lines of a width."""
         from matplotlib.colors import PowerNorm
 
-        halves = [(axis[1] - axis[0]) / 2 for axis in self.axes]
-        pairs = zip(self.axes, halves, strict=True)
-        ends = [end for axis, half in pairs for end in (axis[0] - half, axis[-1] + half)]
-        style = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear", "cmap": COLORS}
+        first, second = self.scales
         norm = PowerNorm(0.5, vmin=0, vmax=ceiling(self.density))
-        image = ax.imshow(self.density, extent=ends, norm=norm, **style)
-        lines = {"colors": "white", "linewidths": width}
-        crossed = [v for v in set(self.levels) if self.density.min() < v < self.density.max()]
-        if crossed:
-            ax.contour(*self.axes, self.density, sorted(crossed), **lines)
-        ax.set(xlim=ends[:2], ylim=ends[2:])
-        self._label_spike(ax)
+        if first.is_counted or second.is_counted:
+            image = ax.pcolormesh(first.edges, second.edges, self.density, norm=norm, cmap=COLORS)
+        else:
+            style = {"origin": "lower", "aspect": "auto", "interpolation": "bilinear"}
+            ends = (*first.ends, *second.ends)
+            image = ax.imshow(self.density, extent=ends, norm=norm, cmap=COLORS, **style)
+            lines = {"colors": "white", "linewidths": width}
+            crossed = [v for v in set(self.levels) if self.density.min() < v < self.density.max()]
+            if crossed:
+                ax.contour(*self.axes, self.density, sorted(crossed), **lines)
+            self._label_spike(ax)
+        ax.set(xlim=first.ends, ylim=second.ends)
+        first.set_axis(ax.xaxis)
+        second.set_axis(ax.yaxis)
         return image
+
+    def spread(self) -> Array:
+        """The data, spread within the cells of values that are counted."""
+        assert self.rows is not None
+        return spread(self.rows, self.scales)
 
     def _label_spike(self, ax: Any) -> None:
         """Say how much mass a spike holds that few could see: its cell and those around it."""
         i, j = np.unravel_index(self.density.argmax(), self.density.shape)
         near = self.density[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2]
-        mass = near.sum() * cell_size(*self.axes)
+        mass = near.sum() * cell_size(self.scales)
         if mass > SPIKE:
             x, y = self.axes
             left = j > len(x) / 2
@@ -205,7 +263,7 @@ class PairsPanel(Panel):
             )
         guide = rows
         if rows is None and hasattr(model, "sample"):
-            guide = model.sample(MAX_SHOWN, random_state=wishes.random_state)
+            guide = draws_of(model, wishes.random_state)
         curves = [CurvePanel.of(model, guide, replace(wishes, columns=[j])) for j in columns]
         small = replace(wishes, n_points=wishes.n_points or PAIR_POINTS)
         planes = {
@@ -244,24 +302,32 @@ class PairsPanel(Panel):
         axes[0, 0].figure.align_ylabels(axes[:, 0])
 
     def _draw_curve(self, ax: Any, curve: CurvePanel) -> None:
-        (x,) = curve.axes
-        ax.fill_between(x, curve.density, color=DENSITY, alpha=0.2, lw=0)
-        ax.plot(x, curve.density, color=DENSITY, lw=1.6)
-        ax.set(xlim=(x[0], x[-1]), yticks=[])
+        (scale,) = curve.scales
         top = 1.15 * ceiling(curve.density)
-        ax.set_ylim(0, top)
-        label_spikes(ax, x, curve.density, top)
+        if scale.is_counted:
+            draw_counted(ax, scale, curve.density)
+        else:
+            ax.fill_between(*closed(scale, curve.density), color=DENSITY, alpha=0.2, lw=0)
+            draw_line(ax, scale, curve.density, color=DENSITY, lw=1.6)
+            label_spikes(ax, scale.points, curve.density, top)
+        ax.set(xlim=scale.ends, yticks=[], ylim=(0, top))
+        draw_atom(ax, scale)
         ax.spines["left"].set_visible(False)
 
     def _draw_dots(self, ax: Any, i: int, j: int) -> None:
         if self.dots is None:
             ax.set_axis_off()
             return
-        ax.scatter(self.dots[:, j], self.dots[:, i], s=2, lw=0, color=DATA, alpha=0.35)
-        ax.set(xlim=self.curves[j].axes[0][[0, -1]], ylim=self.curves[i].axes[0][[0, -1]])
+        scales = [self.curves[k].scales[0] for k in (j, i)]
+        dots = spread(self.dots[:, [j, i]], scales)
+        ax.scatter(*dots.T, s=2, lw=0, color=DATA, alpha=0.35)
+        ax.set(xlim=scales[0].ends, ylim=scales[1].ends)
 
     def _label(self, ax: Any, i: int, j: int) -> None:
         d = len(self.curves)
+        if i != j:
+            self.curves[i].scales[0].set_axis(ax.yaxis)
+        self.curves[j].scales[0].set_axis(ax.xaxis)
         if i == d - 1:
             ax.set_xlabel(self.curves[j].names[0])
         else:
@@ -282,10 +348,9 @@ class PairsPanel(Panel):
 class SlicesPanel(Panel):
     """Density of a column where others have given values, a curve for each."""
 
-    x: Array  # (n,), middles of even cells
-    densities: Array  # (k, n), means over them
+    scale: Scale
+    densities: Array  # (k, n), means over its cells
     labels: Sequence[str]
-    name: str  # of the column
     given: str  # names of those that are given
 
     @classmethod
@@ -306,31 +371,38 @@ class SlicesPanel(Panel):
         conditions: Any = model.condition(dict(zip(fixed, values, strict=True)))
         place = [j for j in range(len(names)) if j not in fixed].index(column)
         own = None if rows is None else rows[:, [column]]
-        (ends,) = find_ends(marginal_of(model, [column]), own, wishes.random_state)
-        x = middles(ends, wishes.n_points or SLICE_POINTS)
+        n, marginal = wishes.n_points or SLICE_POINTS, marginal_of(model, [column])
+        (scale,) = find_scales(marginal, [names[column]], own, n, wishes.random_state)
         parts = (marginal_of(condition, [place]) for condition in conditions)
-        densities = np.stack([cell_density(part, [ends], len(x)) for part in parts])
-        labels = [", ".join(f"{value:.3g}" for value in row) for row in zip(*values, strict=True)]
-        return cls(x, densities, labels, names[column], ", ".join(names[j] for j in fixed))
+        densities = np.stack([cell_density(part, [scale]) for part in parts])
+        labels = [", ".join(map(_shown, row)) for row in zip(*values, strict=True)]
+        return cls(scale, densities, labels, ", ".join(names[j] for j in fixed))
 
     def draw(self, ax: Any) -> None:
         """Draw the curves, first ones darkest."""
         from matplotlib import colormaps
 
+        scale = self.scale
         colors = colormaps[COLORS](np.linspace(0.05, 0.85, len(self.labels)))
         top = 1.08 * ceiling(self.densities)
         for k, (density, label, color) in enumerate(
             zip(self.densities, self.labels, colors, strict=True)
         ):
-            ax.plot(self.x, density, color=color, lw=2, label=label)
-            ax.fill_between(self.x, density, color=color, alpha=0.08, lw=0)
-            label_spikes(ax, self.x, density, top, row=k)
-        ax.set(xlabel=self.name, ylabel=f"density given {self.given}")
-        ax.set_xlim(self.x[0], self.x[-1])
-        ax.set_ylim(0, top)
-        text = share_text(float(self.densities.sum(1).min()) * cell_size(self.x))
+            draw_line(ax, scale, density, color=color, label=label)
+            if not scale.is_counted:
+                ax.fill_between(*closed(scale, density), color=color, alpha=0.08, lw=0)
+                label_spikes(ax, scale.points, density, top, row=k)
+        height = "probability" if scale.is_counted else "density"
+        ax.set(xlabel=scale.name, ylabel=f"{height} given {self.given}")
+        ax.set(xlim=scale.ends, ylim=(0, top))
+        scale.set_axis(ax.xaxis)
+        text = share_text(float(self.densities.sum(1).min()) * scale.step)
         caption(ax, text and f"at least {text}")
         ax.legend(frameon=False, title=self.given if len(self.labels) > 1 else None)
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, str | np.str_ | bool | np.bool_) else f"{value:.3g}"
 
 
 def _sliced_column(model: Any, wishes: Wishes, fixed: Sequence[int]) -> int:
@@ -342,8 +414,13 @@ def _sliced_column(model: Any, wishes: Wishes, fixed: Sequence[int]) -> int:
     return columns[0]
 
 
-def _typical(model: Any, rows: Array | None, column: int) -> Array:
-    """Values of a column that spread over its mass."""
+def _typical(model: Any, rows: Array | None, column: int) -> NDArray[Any]:
+    """Values of a column that spread over its mass; labels of a category."""
+    kind = kinds_of(model)[column]
+    if isinstance(kind, Category):
+        return np.array((kind.values or ())[: len(SLICES)], dtype=object)
     if rows is not None:
-        return np.asarray(np.quantile(rows[:, column], SLICES))
-    return np.asarray(model.marginal([column]).ppf(SLICES))
+        found = np.quantile(rows[:, column], SLICES, method="closest_observation")
+    else:
+        found = model.marginal([column]).ppf(SLICES)
+    return np.asarray(np.unique(found))

@@ -1,4 +1,4 @@
-"""Pictures of a fit rather than of its density: truth, training, spectrum, frequencies."""
+"""Pictures of a fit rather than of its density: training, spectrum, frequencies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,56 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from qaffde.metrics import excess_nll, mean_absolute_error, spearman
-from qaffde.nn import BornDensity, StandardizedDensity, find_born
-from qaffde.plot.panels import Array, Panel, Wishes, log_density, numbers_of, shown_rows
+from qaffde.nn import BornDensity, find_born
+from qaffde.plot.panels import Array, Panel, Wishes, numbers_of
 from qaffde.plot.style import COLORS, DENSITY, SECOND, caption
 from qaffde.streams.names import column_names
 
-TRUTH_ROWS = 2000
 WEIGHT = "weight of the feature, of the largest"
 SHOWN_VALUES = 1e-12
 """Eigenvalues below this are rounding."""
-
-
-@dataclass(frozen=True)
-class TruthPanel(Panel):
-    """True against estimated log-density at rows."""
-
-    truth: Array
-    estimate: Array
-    size = (4.4, 4.2)
-
-    @classmethod
-    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> "TruthPanel":
-        """True and estimated density at rows, or at draws from the truth."""
-        truth = wishes.truth
-        if truth is None:
-            raise ValueError(
-                "pass truth: a target of qaffde.targets, or a function of log-densities"
-            )
-        score = getattr(truth, "log_prob", truth)
-        if rows is None:
-            if not hasattr(truth, "sample"):
-                raise ValueError("pass X, the rows to compare at, or a truth that draws samples")
-            rows = np.asarray(truth.sample(TRUTH_ROWS, random_state=wishes.random_state))
-        rows = shown_rows(rows, wishes.random_state)
-        return cls(np.asarray(score(rows), dtype=np.float64), log_density(model, rows))
-
-    def draw(self, ax: Any) -> None:
-        """Draw a dot for each row, and the diagonal where both agree."""
-        true, own = np.exp(self.truth), np.exp(self.estimate)
-        most = 1.05 * float(max(true.max(), np.quantile(own, 0.999)))
-        ax.plot([0, most], [0, most], color="0.6", lw=1, zorder=0)
-        ax.scatter(true, own, s=5, lw=0, color=DENSITY, alpha=0.45)
-        ax.set(xlim=(0, most), ylim=(0, most), xlabel="true density", ylabel="estimated density")
-        ax.set_aspect("equal")
-        figures = (
-            f"Spearman {spearman(self.truth, self.estimate):.4f}, "
-            f"MAE {mean_absolute_error(self.truth, self.estimate):.4g}, "
-            f"excess {excess_nll(self.truth, self.estimate):.4f} nats"
-        )
-        caption(ax, figures)
 
 
 @dataclass(frozen=True)
@@ -161,9 +119,8 @@ class FrequenciesPanel(Panel):
             columns = columns[:2]
         if len(columns) > 2:
             raise ValueError(f"frequencies are shown of one or two columns, got {len(columns)}")
-        scale = _scale(model.density_)
         with torch.no_grad():
-            W = (born.features.W / scale)[:, columns].numpy()
+            W = (born.features.W / model.plan_.scale)[:, columns].numpy()
             weight = born.factor.square().sum(0).numpy()
         return cls(W, weight, [column_names(model)[j] for j in columns])
 
@@ -195,11 +152,3 @@ def _born(model: Any) -> BornDensity:
             f"{type(model).__name__} has no density matrix of its own; take a fitted QAFFDE or "
             "QAFFDESGD"
         ) from None
-
-
-def _scale(density: Any) -> Any:
-    """Units of the features, where columns were divided by them."""
-    inner = density
-    while inner is not None and not isinstance(inner, StandardizedDensity):
-        inner = dict(inner.named_children()).get("density")
-    return 1.0 if inner is None else inner.scale

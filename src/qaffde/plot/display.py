@@ -14,7 +14,7 @@ from qaffde.plot.densities import (
     SlicesPanel,
     SurfacePanel,
 )
-from qaffde.plot.diagnostics import FrequenciesPanel, SpectrumPanel, TrainingPanel, TruthPanel
+from qaffde.plot.diagnostics import FrequenciesPanel, SpectrumPanel, TrainingPanel
 from qaffde.plot.panels import Panel, Wishes, numbers_of, rows_of
 from qaffde.plot.style import STYLE, import_pyplot
 
@@ -24,7 +24,6 @@ KINDS: dict[str, Any] = {
     "surface": SurfacePanel,
     "pairs": PairsPanel,
     "slices": SlicesPanel,
-    "truth": TruthPanel,
     "training": TrainingPanel,
     "spectrum": SpectrumPanel,
     "frequencies": FrequenciesPanel,
@@ -75,7 +74,6 @@ class DensityDisplay:
         kind: str = "auto",
         columns: Iterable[Column] | None = None,
         given: Mapping[Column, Any] | None = None,
-        truth: Any = None,
         masses: tuple[float, ...] = (0.5, 0.9),
         n_points: int | None = None,
         random_state: int = 0,
@@ -90,15 +88,13 @@ class DensityDisplay:
             Data to show beside the density. Without them the view follows draws from it.
         kind : str, default="auto"
             "curve" of one column with its highest-density regions; "contours" or "surface" of
-            two; "pairs" of all marginals; "slices" of one column where others are given; "truth"
-            against estimate; "training" curve; "spectrum" of the density matrix; "frequencies"
-            of the features. "auto" is a curve, contours or pairs, by the number of columns.
+            two; "pairs" of all marginals; "slices" of one column where others are given;
+            "training" curve; "spectrum" of the density matrix; "frequencies" of the features.
+            "auto" is a curve, contours or pairs, by the number of columns.
         columns : iterable of int or str, optional
             What to show; all columns by default. Others are integrated out, exactly.
         given : dict of {int or str: float or array-like}, optional
             For slices, the columns that are given and their values.
-        truth : target of :mod:`qaffde.targets`, or callable, optional
-            For "truth": log-densities of rows.
         masses : tuple of float, default=(0.5, 0.9)
             Of the highest-density regions.
         n_points : int, optional
@@ -113,7 +109,7 @@ class DensityDisplay:
         if kind == "auto":
             kind = natural_kind(len(numbers_of(estimator, columns)))
         columns = None if columns is None else numbers_of(estimator, columns)
-        wishes = Wishes(columns, given, truth, masses, n_points, random_state)
+        wishes = Wishes(columns, given, masses, n_points, random_state)
         import_pyplot()  # before work is put into values that nobody can draw
         return cls(KINDS[kind].of(estimator, rows, wishes)).plot(ax)
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.columns import Column, resolve_columns
-from qaffde.nn import BornMixture, MappedMixture, expand
+from qaffde.kinds import Atom, Integer, Kind, Real
+from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand
 from qaffde.nn.calculus.slices import Slices, cell_edges
+from qaffde.plot.scales import Scale, scale_of
 from qaffde.plot.style import percent
 from qaffde.streams.names import framed, names_in
 
@@ -50,7 +52,6 @@ class Wishes:
 
     columns: Iterable[Column] | None = None
     given: Mapping[Column, Any] | None = None
-    truth: Any = None
     masses: tuple[float, ...] = (0.5, 0.9)
     n_points: int | None = None
     random_state: int = 0
@@ -77,13 +78,16 @@ def marginal_of(model: Any, columns: Sequence[int]) -> Any:
 
 
 def rows_of(X: Any, model: Any) -> Array | None:
-    """Data as an array of the model's columns, in its order."""
+    """Data as numbers of the model's columns, in its order."""
     if X is None:
         return None
-    names = names_in(model)
-    if names is not None and hasattr(X, "columns"):
-        X = X[names]
-    rows = np.asarray(X, dtype=np.float64)
+    names, schema = names_in(model), getattr(model, "schema_", None)
+    if schema is not None:
+        rows: Array = schema.encode(X)
+    else:
+        if names is not None and hasattr(X, "columns"):
+            X = X[names]
+        rows = np.asarray(X, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has shape {rows.shape}, but the density has {model.n_features_in_} columns"
@@ -94,6 +98,12 @@ def rows_of(X: Any, model: Any) -> Array | None:
     return finite
 
 
+def kinds_of(model: Any) -> list[Kind]:
+    """Kinds of the model's columns."""
+    schema = getattr(model, "schema_", None)
+    return [Real()] * model.n_features_in_ if schema is None else list(schema.kinds)
+
+
 def shown_rows(rows: Array, random_state: int) -> Array:
     """Not more rows than a picture can show."""
     if len(rows) <= MAX_SHOWN:
@@ -102,48 +112,70 @@ def shown_rows(rows: Array, random_state: int) -> Array:
     return rows[rng.choice(len(rows), MAX_SHOWN, replace=False)]
 
 
+def spread(rows: Array, scales: Sequence[Scale]) -> Array:
+    """Rows (m, d), spread within the cells of values that are counted, so that all are seen."""
+    counted = np.array([scale.is_counted for scale in scales])
+    shift = np.random.default_rng(0).uniform(-0.3, 0.3, rows.shape)
+    return np.asarray(rows + np.where(counted, shift, 0.0))
+
+
 def log_density(model: Any, points: Array) -> Array:
     """Log-density at points, with the names that the model knows its columns by."""
-    return np.asarray(model.score_samples(framed(points, names_in(model))))
+    if getattr(model, "schema_", None) is None:
+        return np.asarray(model.score_samples(framed(points, names_in(model))))
+    with torch.no_grad():
+        return np.asarray(model.density_.log_prob(torch.as_tensor(points)).numpy())
 
 
-def find_ends(model: Any, rows: Array | None, random_state: int) -> list[tuple[float, float]]:
-    """Ends of each axis: all but the tails of the data or, without them, of draws."""
+def draws_of(model: Any, random_state: int) -> Array:
+    """Draws that say where to look, as numbers."""
+    rows = rows_of(model.sample(MAX_SHOWN, random_state=random_state), model)
+    assert rows is not None
+    return rows
+
+
+def find_scales(
+    model: Any, names: Sequence[str], rows: Array | None, n: int, random_state: int
+) -> list[Scale]:
+    """Scales of all columns: all but the tails of the data or, without them, of draws."""
     if rows is None:
         if not hasattr(model, "sample"):
             raise ValueError(
                 f"{type(model).__name__} draws no samples: pass X to say where to look"
             )
-        rows = model.sample(MAX_SHOWN, random_state=random_state)
+        rows = draws_of(model, random_state)
     ends = np.quantile(rows, [VIEW_TAIL, 1 - VIEW_TAIL], axis=0)
     width = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
     low, high = ends + VIEW_MARGIN * width * np.array([[-1.0], [1.0]])
-    return list(zip(low.tolist(), high.tolist(), strict=True))
+    found = []
+    for j, kind in enumerate(kinds_of(model)):
+        whole = isinstance(kind, Integer)
+        pair = (ends[0, j], ends[1, j]) if whole else (float(low[j]), float(high[j]))
+        scale = scale_of(names[j], kind, pair, n)
+        if isinstance(kind, Atom):
+            share = marginal_of(model, [j]).probability({0: kind.value})
+            scale = replace(scale, atom=share)
+        found.append(scale)
+    return found
 
 
-def middles(ends: tuple[float, float], n: int) -> Array:
-    """Middles (n,) of even cells."""
-    edges = np.linspace(*ends, n + 1)
-    return np.asarray((edges[1:] + edges[:-1]) / 2)
-
-
-def cell_density(model: Any, ends: Sequence[tuple[float, float]], n: int) -> Array:
-    """Density of one or two columns, as means over n even cells along each axis.
+def cell_density(model: Any, scales: Sequence[Scale]) -> Array:
+    """Density of one or two columns, as means over the cells of their scales.
 
     They are integrals where the model has a distribution function, so that nothing is lost that
     is narrower than a cell; else means over a few points of each cell.
     """
-    cell = np.prod([(high - low) / n for low, high in ends])
-    mixture = _mixture_of(model)
+    mixture, n = _mixture_of(model), len(scales[0].points)
     if mixture is None:
-        return _means(model, ends, n)
+        return _means(model, scales)
+    ends = [scale.ends for scale in scales]
     if len(ends) == 1:
-        return _side(mixture, ends[0], n)[1:-1].numpy() / cell
+        return _side(mixture, ends[0], n)[1:-1].numpy() / cell_size(scales)
     parts = -(-PLANE_CELLS // n)
     sides = [_side(mixture.marginal([k]), pair, n * parts) for k, pair in enumerate(ends)]
     nothing = torch.empty(0, dtype=torch.float64)
     fine = Slices(mixture).plane(nothing, ends, sides, PLANE_NODES).mass[1:-1, 1:-1]
-    return fine.reshape(n, parts, n, parts).sum((1, 3)).numpy() / cell
+    return fine.reshape(n, parts, n, parts).sum((1, 3)).numpy() / cell_size(scales)
 
 
 def _mixture_of(model: Any) -> BornMixture | MappedMixture | None:
@@ -151,7 +183,8 @@ def _mixture_of(model: Any) -> BornMixture | MappedMixture | None:
     if not isinstance(model, BornEstimator):
         return None
     try:
-        return expand(model.density_)
+        density = expand(model.density_)
+        return None if isinstance(density, TableDensity) else density
     except (TypeError, ValueError):  # of an infinite base measure
         return None
 
@@ -161,17 +194,24 @@ def _side(mixture: BornMixture | MappedMixture, ends: tuple[float, float], n: in
     return mixture.cdf(cell_edges(*ends, n)[:, None])[0].diff()
 
 
-def _means(model: Any, ends: Sequence[tuple[float, float]], n: int) -> Array:
-    d, parts = len(ends), SUBPOINTS[len(ends)]
-    axes = [middles(pair, n * parts) for pair in ends]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, d)
-    values = np.exp(log_density(model, points)).reshape([n, parts] * d)
-    return np.asarray(values.mean(tuple(range(1, 2 * d, 2))))
+def _means(model: Any, scales: Sequence[Scale]) -> Array:
+    """Means over even points of the cells; values that are counted are their own cells."""
+    parts = [1 if scale.is_counted else SUBPOINTS[len(scales)] for scale in scales]
+    axes = [_subpoints(scale, n) for scale, n in zip(scales, parts, strict=True)]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(scales))
+    shape = [size for s, n in zip(scales, parts, strict=True) for size in (len(s.points), n)]
+    values = np.exp(log_density(model, points)).reshape(shape)
+    return np.asarray(values.mean(tuple(range(1, 2 * len(scales), 2))))
 
 
-def cell_size(*axes: Array) -> float:
-    """Length or area of even cells about these middles."""
-    return float(np.prod([axis[1] - axis[0] for axis in axes]))
+def _subpoints(scale: Scale, n: int) -> Array:
+    inside = (np.arange(n) + 0.5) / n - 0.5
+    return np.asarray((scale.points[:, None] + scale.step * inside).ravel())
+
+
+def cell_size(scales: Sequence[Scale]) -> float:
+    """Measure of the cells."""
+    return float(np.prod([scale.step for scale in scales]))
 
 
 def share_text(mass: float) -> str:

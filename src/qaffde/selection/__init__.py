@@ -1,23 +1,26 @@
 """Data → plan → model: summarize rows, select a plan, solve for a density."""
 
-from qaffde.selection.classes import ClassSpec, select_classes
+from qaffde.selection.classes import summarize_classes
 from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
 from qaffde.selection.solver import solve
 from qaffde.selection.summary import Moments, Source, Summary, summarize
+from qaffde.selection.tables import TablePlan
+from qaffde.training.classes import LabeledRows
 
 __all__ = [
-    "ClassSpec",
+    "LabeledRows",
     "ModelSpec",
     "Moments",
     "Plan",
     "SelectionPolicy",
     "Source",
     "Summary",
+    "TablePlan",
     "Trial",
     "select",
-    "select_classes",
     "solve",
     "summarize",
+    "summarize_classes",
 ]

@@ -19,14 +19,7 @@ HALF_OCTAVES = range(-12, 13)
 
 
 def scott(n: float, d: int) -> float:
-    """Scott's factor n^(−1/(d+4)), in standard deviations of the data.
-
-    Parameters
-    ----------
-    n : float
-        Number of rows, or the effective number of weighted ones.
-    d : int
-        Number of columns.
+    """Scott's factor n^(−1/(d+4)), in standard deviations of n (effective) rows of d columns.
 
     Examples
     --------
@@ -37,14 +30,7 @@ def scott(n: float, d: int) -> float:
 
 
 def silverman(n: float, d: int) -> float:
-    """Silverman's factor (n(d+2)/4)^(−1/(d+4)), in standard deviations of the data.
-
-    Parameters
-    ----------
-    n : float
-        Number of rows, or the effective number of weighted ones.
-    d : int
-        Number of columns.
+    """Silverman's factor (n(d+2)/4)^(−1/(d+4)), in the same units.
 
     Examples
     --------
@@ -55,18 +41,7 @@ def silverman(n: float, d: int) -> float:
 
 
 def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
-    """Median distance of two different rows (of at most 1000), the habit of kernel methods.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, d)
-    generator : torch.Generator
-        Chooses the rows.
-
-    Returns
-    -------
-    float
-        One where no two rows differ.
+    """Median distance of two different rows (of at most 1000), one where no two rows differ.
 
     Examples
     --------
@@ -82,17 +57,10 @@ def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
 def bandwidth_by_rule(
     rule: str, z: Summary, generator: Generator, policy: SelectionPolicy
 ) -> Tensor:
-    """Bandwidth of shape (d,) by a named rule.
+    """Bandwidth of shape (d,) by the rule "auto", "scott" or "silverman", for standardized rows.
 
-    Parameters
-    ----------
-    rule : {"auto", "scott", "silverman"}
-        "auto" is that of the exact kernel density estimate, for the "kernel" base, which has no
-        likelihood of its own.
-    z : Summary
-        Of standardized rows.
-    generator : torch.Generator
-    policy : SelectionPolicy
+    "auto" is that of the exact kernel density estimate, for the "kernel" base, which has no
+    likelihood of its own.
     """
     n, d = effective_count(z.weight), z.rows.shape[1]
     if rule == "auto":

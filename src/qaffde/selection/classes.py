@@ -1,7 +1,8 @@
 """Selection for classifiers: projection, bandwidth, and how density matrices are read."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
 
@@ -9,30 +10,29 @@ import torch
 from torch import Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, FourierFeatures, GaussianMeasure
-from qaffde.nn.class_density import Projection, log_defended, of_class
-from qaffde.parameters import check_bandwidth, check_choice, check_count, check_rank
+from qaffde.nn import BaseMeasure, ColumnMaps
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.plan import Choice, Plan, fixed
+from qaffde.selection.plan import CLASSIFIER, Choice, ModelSpec, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import Search, Split, fewer_features
-from qaffde.selection.selector import search_context, warn_if_late
-from qaffde.selection.summary import Moments, relative_bandwidth
-from qaffde.training.adaptive import fit_adaptive_features
-from qaffde.training.class_readings import MEASUREMENTS, ROUGH, ClassReader
-from qaffde.training.closed_form import ClassSums, LabeledRows
-from qaffde.training.run import Run
+from qaffde.selection.search import Search, Split
+from qaffde.selection.selector import METHODS, Frame, Method
+from qaffde.selection.summary import Summary
+from qaffde.training.classes import (
+    ROUGH,
+    ClassReader,
+    ClassSums,
+    LabeledRows,
+    log_defended,
+    of_class,
+)
 
 OFFERED = {
     "auto": ("pretty_good", "coherent", "square_root"),
     "generative": ("square_root",),
-    **{name: (name,) for name in MEASUREMENTS},
     "gradient": ("coherent",),
 }
 """Measurements to compare; gradient training takes nothing but the bandwidth from them."""
-FEATURES = ("auto", *(kind for kind in QF.FREQUENCIES if kind != "lattice"), "adaptive")
-USUAL_TOLERANCE = 1e-7
-BASE = BaseSpec("gaussian")
+SAMPLE_ROWS = 20_000
 BLOCK = 8192
 EIGEN_TOLERANCE = 1e-12
 NEGLIGIBLE, LEAST_NOISE = 1e-10, 1e-6
@@ -40,194 +40,119 @@ NEGLIGIBLE, LEAST_NOISE = 1e-10, 1e-6
 axes that a direction without axis has at least."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassSpec:
-    """Specification of a classifier; parameters as in :class:`qaffde.QAFFDEClassifier`.
-
-    Parameters
-    ----------
-    method, n_features, bandwidth, rank, features, n_components
-        As in the estimator.
-    open_ended : bool, default=False
-        Whether rows are still to come; then there are as many features as in a large fit.
-
-    Examples
-    --------
-    >>> ClassSpec(method="weak")
-    Traceback (most recent call last):
-    ValueError: method='weak' is not known; choose one of auto, generative, direct, ...
-    """
-
-    method: str = "auto"
-    n_features: int | str = "auto"
-    bandwidth: object = "auto"
-    rank: int | float | str = "auto"
-    features: str = "auto"
-    n_components: int | str | None = "auto"
-    open_ended: bool = False
-
-    def __post_init__(self) -> None:
-        check_choice("method", self.method, OFFERED)
-        check_count("n_features", self.n_features, auto=True, minimum=2)
-        check_rank(self.rank)
-        check_choice("features", self.features, FEATURES)
-        if self.n_components is not None:
-            check_count("n_components", self.n_components, auto=True)
-
-
-def select_classes(
-    rows: LabeledRows,
-    spec: ClassSpec | None = None,
-    *,
-    policy: SelectionPolicy | None = None,
-    seed: int = 0,
-    run: Run | None = None,
-    codes: Tensor | None = None,
-) -> Plan:
-    """Choose the open parameters of a specification by held-out likelihood of classes or rows.
+def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
+    """Summary of labeled rows, a block at a time: no second copy of them is made.
 
     Parameters
     ----------
     rows : LabeledRows
-    spec : ClassSpec, optional
-        Parameters that are fixed; all others are chosen.
-    policy : SelectionPolicy, optional
-        Constants of the search.
-    seed : int, default=0
-    run : Run, optional
-        Clock, checkpoint and progress.
-    codes : Tensor of shape (m, k), optional
-        Of some rows, by an encoder that is yet to be trained, within (−1, 1). The plan is one of
-        codes then, and nothing is compared.
+    seed : int
+        Of the sample.
 
     Returns
     -------
-    Plan
-        Of the method "classifier".
+    Summary
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from qaffde.selection import LabeledRows, ModelSpec, select, solve
+    >>> X, y = (torch.tensor(part) for part in load_iris(return_X_y=True))
+    >>> rows = LabeledRows(X, y, torch.ones(150).double(), n_classes=3)
+    >>> spec = ModelSpec(method="classifier", measurement="auto", base_measure="gaussian")
+    >>> plan = select(summarize_classes(rows, seed=0), spec)
+    >>> density = solve(plan, rows)
+    >>> density.log_prob(X[[0, 60, 149]]).argmax(1)
+    tensor([0, 1, 2])
     """
-    spec = ClassSpec() if spec is None else spec
-    policy = DEFAULT_POLICY if policy is None else policy
-    if codes is None:
-        projection = principal_projection(rows, spec.n_components, policy)
-        Z = project(projection, rows).X
-    else:
-        one = torch.ones(codes.shape[1], dtype=torch.float64)
-        projection, Z = Projection(0 * one, one), codes
-    scale = projection.scale
-    h = relative_bandwidth(check_bandwidth(spec.bandwidth, len(scale), ("auto",)), scale)
-    method = ClassMethod(spec, policy, rows, len(scale), seed)
-    search = Search(
-        Z,
-        rows.weight,
-        method.scores,
-        policy=method.search_policy,
-        seed=seed,
-        labels=rows.y,
-        **search_context(run, policy, spec, (Z, rows.y, rows.weight), seed),
-    )
-    measure: BaseMeasure
-    if codes is None:
-        choice = method.choose(search, h)
-        warn_if_late(search)
-        measure = search.measure(BASE, choice.bandwidth, Moments.of(Z, rows.weight))
-    else:
-        spread = policy.class_code_spread
-        choice = method.usual(spread * method.unit if h is None else h)
-        measure = GaussianMeasure(one[:1], 0 * one[None], spread**2 * one.diag()[None])
-    measurement, rank, ridge = str(choice.measurement), choice.rank, choice.ridge or 0.0
-    if method.is_trained:
-        measurement = spec.method
-        rank = policy.class_gradient_rank if isinstance(spec.rank, str) else spec.rank
-        ridge = fixed(policy.class_ridge) or policy.class_gradient_ridge
-    ends = torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64)
-    log_scale = float(scale.log().sum()) if method.is_generative else 0.0
-    return Plan(
-        method="classifier",
-        location=projection.location,
-        scale=scale,
-        bandwidth=choice.bandwidth,
-        base=str(choice.base),
-        measure=measure,
-        features=method.draw_features(method.n_features, choice.bandwidth, Z),
-        reach=ends.expand(2, len(scale)).clone(),
-        measurement=measurement,
-        rank=rank,
-        ridge=ridge,
-        min_trace=policy.min_trace,
-        background=method.background,
-        background_spread=policy.background_spread,
-        tolerance=method.tolerance,
-        n_rows=len(rows.y),
-        trials=search.trials(choice, scale, lambda _: log_scale),
-        axes=projection.axes,
-        noise=projection.noise,
-    )
+    parts = zip(*(part.split(BLOCK) for part in (rows.X, rows.weight, rows.y)), strict=True)
+    return reduce(add, (Summary.of(x.double(), w, seed, SAMPLE_ROWS, y) for x, w, y in parts))
 
 
-class ClassMethod:
-    """Strategy of the search for a classifier: candidates, and how they are judged.
+def of_codes(
+    codes: Tensor, spec: ModelSpec, policy: SelectionPolicy | None
+) -> tuple[Summary, ModelSpec]:
+    """Summary and specification of codes, (m, q), by an encoder that is yet to be trained.
 
-    Parameters
-    ----------
-    spec : ClassSpec
-    policy : SelectionPolicy
-    rows : LabeledRows
-    q : int
-        Number of coordinates that the features see.
-    seed : int
-        Of the features: those that are judged are those of the fit, if they are as many.
+    It keeps codes within (−1, 1), whatever those of today are: their law and their bandwidth are
+    constants, and nothing is compared.
     """
+    spread, q = (policy or DEFAULT_POLICY).class_code_spread, codes.shape[1]
+    summary = Summary.of(codes, torch.ones(len(codes), dtype=torch.float64), 0)
+    zero, one = torch.zeros(q, dtype=torch.float64), torch.ones(q, dtype=torch.float64)
+    law = replace(
+        summary.moments,
+        ends=torch.stack([-one, one]),
+        mean=zero,
+        covariance=spread**2 * one.diag(),
+    )
+    h = spread * math.sqrt(q) if isinstance(spec.bandwidth, str) else spec.bandwidth
+    return replace(summary, moments=law), replace(spec, bandwidth=h, n_components=None)
 
-    def __init__(
-        self, spec: ClassSpec, policy: SelectionPolicy, rows: LabeledRows, q: int, seed: int
-    ) -> None:
-        self.spec, self.policy, self.seed = spec, policy, seed
-        self.n_rows, self.n_classes = len(rows.y), rows.n_classes
-        # Classifiers take twice the features of a density of as many rows.
-        most = policy.many_features if q > 1 else policy.rough_features
-        usual = most if spec.open_ended else fewer_features(policy, most, 2 * self.n_rows)
-        self.n_features = usual if isinstance(spec.n_features, str) else int(spec.n_features)
-        self.is_trained = spec.method == "gradient"
-        self.is_generative = spec.method == "generative"  # judged by the likelihood of rows
-        self.tolerance = fixed(policy.tolerance) or USUAL_TOLERANCE
-        self.background = fixed(policy.background) or policy.class_background
-        self.unit = torch.full((q,), math.sqrt(q), dtype=torch.float64)
-        self.readers: dict[tuple[str, int], tuple[Tensor, Tensor, ClassReader]] = {}
+
+class Classes(Method):
+    """Densities of classes: candidates, judged by held-out classes or, if generative, rows."""
+
+    usual_tolerance = 1e-7
+    rules = ("auto",)
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether density matrices are trained, and not read."""
+        return self.spec.measurement == "gradient"
 
     @property
     def search_policy(self) -> SelectionPolicy:
         """The policy with rows for few features, and rows for all of them."""
-        policy = self.policy
-        few, least = min(self.n_features, policy.class_features), policy.class_rows
+        policy, D = self.policy, self.spec.n_features
+        most = policy.many_features if isinstance(D, str) else int(D)
+        few, least = min(most, policy.class_features), policy.class_rows
         return replace(
             policy,
             rough_rows=max(least, policy.class_rows_per_feature * few),
-            fine_rows=max(least, policy.class_rows_per_feature * self.n_features),
+            fine_rows=max(least, policy.class_rows_per_feature * most),
             mixture_ridge=policy.class_measure_ridge,
         )
 
-    def choose(self, search: Search, h: Tensor | None) -> Choice:
+    def frame(
+        self, summary: Summary, maps: ColumnMaps | None, names: Sequence[str] | None
+    ) -> Frame:
+        """Centered and scaled columns, or principal components."""
+        return principal_frame(summary, self.spec.n_components, self.policy)
+
+    def n_features(self, base: BaseSpec, n: int | None, d: int) -> int:
+        """Number of features: twice those of a density of as many rows."""
+        return super().n_features(base, None if n is None else 2 * n, d)
+
+    def most_features(self, base: BaseSpec, d: int) -> int:
+        """Number of features for many rows."""
+        return self.policy.many_features if d > 1 else self.policy.rough_features
+
+    def choose(self, search: Search, bases: list[BaseSpec], h: Tensor | None) -> Choice:
         """Measurement with few features; then smaller bandwidths with all features."""
-        policy = self.policy
-        if self.n_rows < policy.class_few_rows or (self.is_trained and h is not None):
-            return self.usual(policy.class_usual_bandwidth * self.unit if h is None else h)
-        widths = [h] if h is not None else [f * self.unit for f in policy.class_bandwidths]
-        few = min(self.n_features, policy.class_features)
-        best = self._highest(search, self._offered(widths, few), search.rough)
-        if h is not None or self.is_trained or self.n_features == few:
+        policy, (n, q) = self.policy, search.Z.shape
+        unit = math.sqrt(q) * torch.ones(q, dtype=torch.float64)
+        if n < policy.class_few_rows or (self.is_trained and h is not None):
+            usual = policy.class_usual_bandwidth * unit if h is None else h
+            return self.unsearched(bases[0], usual, n)
+        D = self.n_features(bases[0], None if self.spec.open_ended else n, q)
+        few = min(D, policy.class_features)
+        widths = [h] if h is not None else [f * unit for f in policy.class_bandwidths]
+        best = self._highest(search, self._offered(bases[0], widths, few), search.rough)
+        if h is not None or self.is_trained or D == few:
             return best
         most, least = best.bandwidth, policy.class_finest * best.bandwidth
         finer = [width for width in widths if least[0] < width[0] <= most[0]]
         alike = [
             choice
-            for choice in self._offered(finer, self.n_features)
+            for choice in self._offered(bases[0], finer, D)
             if (choice.measurement, choice.rank) == (best.measurement, best.rank)
         ]
         return self._highest(search, alike, search.fine)
 
     def _highest(self, search: Search, choices: list[Choice], rows: int) -> Choice:
         """Best of the candidates that there is time for, usual bandwidths first."""
-        usual = self.policy.class_usual_bandwidth * self.unit[0]
+        usual = self.policy.class_usual_bandwidth * math.sqrt(search.Z.shape[1])
         choices.sort(key=lambda choice: float((choice.bandwidth[0] / usual).log().abs()))
         for n, choice in enumerate(choices[:-1], 1):
             search.value(choice, rows)
@@ -235,46 +160,46 @@ class ClassMethod:
                 return search.highest(choices[:n], rows)
         return search.highest(choices, rows)
 
-    def usual(self, h: Tensor) -> Choice:
-        """The choice without a search: all is given, or rows are too few."""
+    def unsearched(self, base: BaseSpec, h: Tensor, count: float) -> Choice:
+        """The first measurement, with a ridge and a rank in the middle."""
         measurement, ridges, ranks = self._readings[0]
-        ridge, rank = ridges[-2:][0], ranks[:2][-1]
-        return Choice(BASE, h, ridge, False, measurement, rank, self.n_features)
+        return Choice(base, h, ridges[-2:][0], False, measurement, ranks[:2][-1])
 
-    def _offered(self, widths: list[Tensor], D: int) -> list[Choice]:
+    def _offered(self, base: BaseSpec, widths: list[Tensor], D: int) -> list[Choice]:
         return [
-            Choice(BASE, h, ridge, False, measurement, rank, D)
+            Choice(base, h, ridge, False, measurement, rank, D)
             for h in widths
             for measurement, ridges, ranks in self._readings
             for ridge in ridges
-            for rank in ranks
+            for rank in sorted({min(rank, D) for rank in ranks})
         ]
 
     @cached_property
     def _readings(self) -> list[tuple[str, tuple[float | None, ...], tuple[int | float, ...]]]:
         """Measurements to compare, each with its ridges and ranks."""
-        policy, rank = self.policy, self.spec.rank
+        policy, rank, asked = self.policy, self.spec.rank, self.spec.measurement
         ridge = None if self.is_trained else fixed(policy.class_ridge)
         ridges = policy.class_ridges if ridge is None else (ridge,)
-        ranks: tuple[int | float, ...] = tuple(
-            sorted({min(r, self.n_features) for r in policy.class_ranks})
-        )
-        if not self.is_trained and not isinstance(rank, str):
-            ranks = (rank,)
+        is_open = self.is_trained or isinstance(rank, str)
+        ranks = policy.class_ranks if is_open else (rank,)
         of = {"pretty_good": (ridges[-2:][:1], ranks), "coherent": (ridges, (1,))}
-        return [(name, *of.get(name, ((None,), ranks))) for name in OFFERED[self.spec.method]]
+        return [(name, *of.get(name, ((None,), ranks))) for name in OFFERED.get(asked, (asked,))]
 
     @torch.no_grad()
     def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
         """Held-out log-probabilities of classes, or log-densities of rows."""
         phi, log_prior, reader = self._reader(measure, choice, split)
         factor = reader.factor(str(choice.measurement), choice.ridge or 0.0, choice.rank)
-        table = log_defended(QF.born_rule(phi, factor), self.background)
-        if self.is_generative:
+        table = log_defended(QF.born_rule(phi, factor), self._epsilon)
+        if self.spec.measurement == "generative":
             table = table + measure.log_density(split.valid)[:, None]
         else:
             table = (table + log_prior).log_softmax(1)
         return of_class(table, split.valid_labels)
+
+    @cached_property
+    def _readers(self) -> dict[tuple[str, Split], tuple[Tensor, Tensor, ClassReader]]:
+        return {}
 
     def _reader(
         self, measure: BaseMeasure, choice: Choice, split: Split
@@ -283,61 +208,85 @@ class ClassMethod:
 
         All candidates of one bandwidth share them.
         """
-        same = f"{choice.bandwidth.tolist()} {choice.n_features}"
-        if (same, id(split)) not in self.readers:
-            self.readers = {key: kept for key, kept in self.readers.items() if key[0] == same}
-            features = self.draw_features(choice.n_features, choice.bandwidth)
-            rows = LabeledRows(split.train, split.train_labels, split.train_weight, self.n_classes)
+        same, known = f"{choice.bandwidth.tolist()} {choice.n_features}", self._readers
+        if (same, split) not in known:
+            for other in [key for key in known if key[0] != same]:
+                del known[other]
+            n_classes = 1 + int(max(split.train_labels.max(), split.valid_labels.max()))
+            rows = LabeledRows(split.train, split.train_labels, split.train_weight, n_classes)
+            ends = torch.stack([split.train.amin(0), split.train.amax(0)])
+            features = self.draw_features(choice, measure, ends, None, self.generator())
             most = max(rank for _, _, ranks in self._readings for rank in ranks)
             sums, G = ClassSums.of(features, rows), measure.gram(features)
-            self.readers[same, id(split)] = (
+            known[same, split] = (
                 features(split.valid),
                 rows.log_prior.clamp(min=math.log(1e-300)),
                 ClassReader(sums, G, self.tolerance, ROUGH, most),
             )
-        return self.readers[same, id(split)]
+        return known[same, split]
 
-    def draw_features(
-        self, n: int, h: Tensor, adapted_to: Tensor | None = None
-    ) -> FourierFeatures:
-        """Frequencies, those of Algorithm 1 if they are to be `adapted_to` rows."""
-        generator, kind = torch.Generator().manual_seed(self.seed), self.spec.features
-        if kind in ("auto", "adaptive"):
-            kind = "sobol" if len(h) <= 6 else "orthogonal"
-        features = FourierFeatures.draw(kind, n, h, None, generator)
-        if adapted_to is None or self.spec.features != "adaptive":
-            return features
-        return fit_adaptive_features(features, adapted_to, h, generator=generator)
+    def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
+        """The candidate chosen or, for gradient training, its bandwidth."""
+        if not self.is_trained:
+            return replace(chosen, n_features=0)
+        policy, rank = self.policy, self.spec.rank
+        return replace(
+            chosen,
+            n_features=0,
+            measurement=self.spec.measurement,
+            rank=policy.class_gradient_rank if isinstance(rank, str) else rank,
+            ridge=fixed(policy.class_ridge) or policy.class_gradient_ridge,
+        )
+
+    def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
+        """Bandwidth of the frequencies."""
+        return choice.bandwidth
+
+    def measurement(self, choice: Choice) -> str:
+        """How density matrices are read, or "gradient"."""
+        return str(choice.measurement)
+
+    def rank(self, choice: Choice) -> int | float | str:
+        """Rank of the candidate."""
+        return choice.rank
+
+    @property
+    def _epsilon(self) -> float:
+        return fixed(self.policy.background) or self.policy.class_background
+
+    def background(self, choice: Choice, frame: Frame) -> float:
+        """Weight of the base measure in every class."""
+        return self._epsilon
+
+    def log_units(self, frame: Frame, search: Search, rows: int) -> float:
+        """Nothing, where classes are judged and not rows."""
+        if self.spec.measurement != "generative":
+            return 0.0
+        return float(frame.scale.log().sum())
 
 
-def project(projection: Projection, rows: LabeledRows) -> LabeledRows:
-    """Many rows in coordinates; no second copy of them is made."""
-    return replace(rows, X=torch.cat([projection(x.double()) for x in rows.X.split(BLOCK)]))
+METHODS[CLASSIFIER] = Classes
 
 
-def principal_projection(
-    rows: LabeledRows, n_components: int | str | None, policy: SelectionPolicy
-) -> Projection:
+def principal_frame(
+    summary: Summary, n_components: int | str | None, policy: SelectionPolicy
+) -> Frame:
     """Center and scale columns, or project them on principal axes.
 
     Columns are scaled to unit variance one by one; principal components by one number, so that
-    distances stay those of the data. Moments are taken in units of about the largest value: their
-    squares neither overflow nor vanish.
+    distances stay those of the data.
     """
-    d = rows.X.shape[1]
-    plain = n_components is None or (n_components == "auto" and d <= policy.projected_columns)
-    largest = rows.X.abs().amax(0).double()
-    largest = largest if plain else largest.max().expand(d)
-    unit = torch.where(largest > 0, largest, 1.0).log2().floor().exp2()  # dividing is exact
-    blocks = zip(rows.X.split(BLOCK), rows.weight.split(BLOCK), strict=True)
-    moments = reduce(add, (Moments.of(x.double() / unit, weight) for x, weight in blocks))
+    moments, d = summary.moments, summary.rows.shape[1]
     location, covariance = moments.mean, moments.covariance
-    if plain:
-        scale = _safe_root(covariance.diagonal(), location) * unit
-        _check_held(scale, largest)
-        return Projection(location * unit, scale)
-    most = min(policy.max_components if isinstance(n_components, str) else n_components or d, d)
-    variance, axes = QF.leading_eigenpairs(covariance, most, EIGEN_TOLERANCE)
+    _check_held(covariance.diagonal(), moments.ends)
+    if n_components is None or (n_components == "auto" and d <= policy.projected_columns):
+        scale = _safe_root(covariance.diagonal(), location)
+        return Frame(None, location, scale, summary.standardized(location, scale))
+    most = min(policy.max_components if isinstance(n_components, str) else n_components, d)
+    size = covariance.diagonal().max()
+    size = torch.where(size > 0, size, 1.0)
+    variance, axes = QF.leading_eigenpairs(covariance / size, most, EIGEN_TOLERANCE)
+    variance = variance * size
     if n_components == "auto":
         explained = variance.cumsum(0) / covariance.trace()
         most = min(most, int((explained < policy.explained).sum()) + 1)
@@ -348,17 +297,25 @@ def principal_projection(
     if most < d:
         least = LEAST_NOISE * usual if usual > 0 else torch.ones_like(usual)
         noise = ((covariance.trace() - variance.sum()) / (d - most)).clamp(min=least)
-        noise = noise * unit[0] * unit[0]
-        _check_held(noise[None], largest)
-    scale = _safe_root(usual.expand(most), location[:1])
-    return Projection(location * unit, scale * unit[:most], axes, noise)
+    scale = _safe_root(usual.expand(most), location.abs().amax()[None])
+    y = summary.standardized(location, scale[0].expand(d))
+    rows = y.rows @ axes
+    along = replace(
+        y.moments,
+        ends=torch.stack([rows.amin(0), rows.amax(0)]),
+        mean=y.moments.mean @ axes,
+        covariance=axes.T @ y.moments.covariance @ axes,
+    )
+    z = replace(y, rows=rows, moments=along)
+    return Frame(None, location, scale, z, axes=axes, noise=noise)
 
 
-def _check_held(spread: Tensor, largest: Tensor) -> None:
-    """Reject columns whose spread, a deviation or a variance, is not a normal number."""
-    held = (spread >= torch.finfo(torch.float64).tiny) & spread.isfinite()
+def _check_held(variance: Tensor, ends: Tensor) -> None:
+    """Reject columns whose variance is not a normal number."""
+    constant = ends[0] == ends[1]
+    held = constant | ((variance >= torch.finfo(torch.float64).tiny) & variance.isfinite())
     if not held.all():
-        size = float(largest[int(held.int().argmin())])
+        size = float(ends[:, int(held.int().argmin())].abs().max())
         raise ValueError(
             f"values of the size {size:.0e} have a spread that float64 cannot hold; multiply or "
             "divide the columns first"

@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from qaffde.nn import ColumnMap, ColumnMaps
+from qaffde.schema import has_atom
 from qaffde.selection.base_measure import n_distinct
 from qaffde.selection.plan import ModelSpec
 from qaffde.selection.policy import SelectionPolicy
@@ -37,8 +38,6 @@ TAIL_KNOTS = 4
 """With K knots, λ is no less than this over K: a few rows do not show how heavy a tail is."""
 EDGE = 0.1
 """Share of the rows that a map leaves as they are up to, before a known end."""
-ATOM, RARE = 0.05, 20
-"""Share of the rows that a value takes alone, and how many times that of others it must be."""
 MAGNITUDES = 30
 """Ratio of positive values beyond which, if their logarithms are less skewed, zero is an end."""
 MAX_JUDGED = 20_000
@@ -264,11 +263,6 @@ def shows_zero(values: Array, share: Array) -> bool:
         return True
     logs = np.log(values[values > 0])
     return bool(np.ptp(logs) > np.log(MAGNITUDES) and _skewness(logs) < _skewness(values))
-
-
-def has_atom(share: Array) -> bool:
-    """Whether one value has a large share of the rows while most others have a small one."""
-    return bool(share.max() > ATOM and share.max() > RARE * np.median(share))
 
 
 def _skewness(values: Array) -> float:

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from qaffde import functional as QF
 from qaffde.nn import (
     BaseMeasure,
+    BornDensity,
     ColumnMaps,
     DefensiveDensity,
     Density,
     FourierFeatures,
+    GaussianMeasure,
     MappedDensity,
     StandardizedDensity,
 )
-from qaffde.nn.class_density import Projection
 from qaffde.parameters import (
     MAX_BANDWIDTH,
     ComputeConfig,
@@ -32,23 +33,32 @@ from qaffde.parameters import (
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Part
+from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums, LabeledRows
 from qaffde.training.closed_form import READINGS, Sums
 
-METHODS = ("closed_form", "likelihood")
+CLASSIFIER = "classifier"
+METHODS = ("closed_form", "likelihood", CLASSIFIER)
+CLASS_MEASUREMENTS = ("auto", "generative", *MEASUREMENTS, "gradient")
 BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
 TRANSFORMATIONS = ("auto", "normal")
 FEATURES = ("auto", *QF.FREQUENCIES, "adaptive")
+BLOCK = 8192
+"""Labeled rows that are put into units at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec:
-    """Specification of a density; parameters as in :class:`qaffde.QAFFDE` and `QAFFDESGD`.
+    """Specification of a density, or of those of classes; parameters as in the estimators.
 
     Parameters
     ----------
-    method : {"closed_form", "likelihood"}, default="closed_form"
+    method : {"closed_form", "likelihood", "classifier"}, default="closed_form"
+        Of :class:`qaffde.QAFFDE`, `QAFFDESGD` or `QAFFDEClassifier`.
     n_features, bandwidth, rank, features, base_measure, bounds, transformation, measurement, ridge
-        As in the estimators.
+        As in the estimators. The `measurement` of a classifier is called `method` there; its base
+        measure is "gaussian", without bounds and transformation.
+    n_components : int, "auto" or None, default="auto"
+        Principal components of a classifier.
     open_ended : bool, default=False
         Whether rows are still to come. Then "auto" takes a plan that holds any later row: the
         mixture base, frequencies without a period, and as many features as a large fit has.
@@ -70,24 +80,29 @@ class ModelSpec:
     transformation: str | None = "auto"
     measurement: str = "square_root"
     ridge: float | str = "auto"
+    n_components: int | str | None = "auto"
     open_ended: bool = False
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, METHODS)
+        classes = self.method == CLASSIFIER
         check_count("n_features", self.n_features, auto=True, minimum=2)
         check_rank(self.rank)
-        check_choice("features", self.features, FEATURES)
+        kinds = (kind for kind in FEATURES if not (classes and kind == "lattice"))
+        check_choice("features", self.features, kinds)
         check_base_measure(self.base_measure, BASE_MEASURES)
-        check_choice("measurement", self.measurement, READINGS)
+        check_choice("measurement", self.measurement, CLASS_MEASUREMENTS if classes else READINGS)
         check_share("ridge", self.ridge, auto=True)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, auto=True)
         if self.transformation is not None:
             check_choice("transformation", self.transformation, TRANSFORMATIONS)
         boxed = self.base_measure in ("auto", "box")
         if self.bounds is not None and not boxed and self.transformation != "normal":
             raise ValueError(
-                "without maps of columns bounds are the ends of a box, but "
+                "without maps of columns known ends are those of a box, but "
                 f"base_measure={self.base_measure!r} and transformation={self.transformation!r}; "
-                'leave bounds out, or set base_measure="box" or transformation="normal"'
+                'leave them out, or set base_measure="box" or transformation="normal"'
             )
 
     @property
@@ -130,7 +145,7 @@ class ModelSpec:
         """Kind of frequencies for d columns."""
         if self.features not in ("auto", "adaptive"):
             return self.features
-        if self.features == "auto" and d <= 2:
+        if self.features == "auto" and d <= 2 and self.method != CLASSIFIER:
             return "lattice"
         return "sobol" if d <= 6 else "orthogonal"
 
@@ -150,15 +165,9 @@ class ModelSpec:
     ) -> list[BaseSpec]:
         """Base measures to compare, the simplest first; size 0 is a size still to be chosen.
 
-        A box is not offered in many columns, where it would be nearly all empty.
-
-        Parameters
-        ----------
-        ends : Tensor of shape (2, d), optional
-            Known ends of a box, in the units of the plan.
-        n, d : int
-            Distinct rows, and columns.
-        policy : SelectionPolicy
+        There are n distinct rows of d columns. `ends` of shape (2, d) are known ends of a box, in
+        the units of the plan. A box is not offered in many columns, where it would be nearly all
+        empty.
         """
         few = n < policy.few_rows
         box = BaseSpec("box", bounds=ends, roomy=self.method == "likelihood")
@@ -194,22 +203,12 @@ def fixed(value: float | str) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Candidate of a search: base measure, bandwidth and how the density is found.
+    """Candidate of a search: base measure, bandwidth (d,) in the units of the plan, and the rest.
 
-    Parameters
-    ----------
-    base : BaseSpec
-    bandwidth : Tensor of shape (d,)
-        In the units of the plan.
-    ridge : float, optional
-        Of maximum likelihood, times the number of rows.
-        Of a classifier: the share of the largest eigenvalue of ρ̄ that is added to all.
-    bare : bool
-        Whether the base measure is left as it is, with one constant feature.
-    measurement, rank
-        Of a classifier: how its density matrices are read.
-    n_features : int
-        Number of features; 0 leaves it to the method.
+    The ridge is that of maximum likelihood, times the number of rows; of a classifier, the share
+    of the largest eigenvalue of ρ̄ that is added to all. A bare one leaves the base measure as it
+    is, with one constant feature. Measurement and rank are those of a classifier. 0 features leave
+    their number to the method.
     """
 
     base: BaseSpec
@@ -331,28 +330,15 @@ class Plan:
         """Kind of the base measure."""
         return self.base.partition(" ")[0]
 
-    @property
-    def projection(self) -> Projection:
-        """Map of a classifier from rows to z."""
-        return Projection(self.location, self.scale, self.axes, self.noise)
-
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
 
-        Parameters
-        ----------
-        X : Tensor of shape (n, d)
-        number : sequence of int, optional
-            What messages call the rows; from 0 by default.
-
-        Raises
-        ------
-        ValueError
-            If a row lies beyond the reach, where the density could not show it, or so far that
-            its phases overflow.
+        Rows beyond the reach are an error, since the density could not show them where they are,
+        and so are rows whose phases overflow. Messages call rows by `number`, from 0 by default.
         """
         centered = self._mapped(X, number) - self.location
-        Z = (centered if self.axes is None else centered @ self.axes) / self.scale
+        Z = centered / (self.scale if self.axes is None else self.scale[0])
+        Z = Z if self.axes is None else Z @ self.axes
         reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
         outside = ((Z < reach[0]) | (Z > reach[1])).any(1)
         if outside.any():
@@ -362,8 +348,8 @@ class Plan:
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
                 f"{upper}; the first is row {row if number is None else number[row]}: "
-                f"{X[row].tolist()}. Drop them, give bounds that "
-                "hold all rows to come, or begin with partial_fit and base_measure='auto' or "
+                f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
+                "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
                 "'mixture', which have no ends"
             )
         return Z
@@ -381,7 +367,7 @@ class Plan:
                 f"{len(impossible)} rows have values that the plan holds for impossible: columns "
                 f"go from {lower} to {upper}; the first is row "
                 f"{row if number is None else number[row]}: {X[row].tolist()}. Drop them, or give "
-                "bounds, or transformation=None"
+                "wider ends, or transformation=None"
             )
         return Z
 
@@ -406,8 +392,25 @@ class Plan:
         rows, weight, number = part
         return Sums.of(self.features, self.standardize(rows, number), weight, compute)
 
-    def read(self, sums: Sums) -> MappedDensity | StandardizedDensity:
-        """Density that a closed form reads from its sums."""
+    def class_sums(self, rows: LabeledRows) -> ClassSums:
+        """Sufficient statistics of labeled rows, for a closed form."""
+        return ClassSums.of(self.features, self.projected(rows))
+
+    def projected(self, rows: LabeledRows) -> LabeledRows:
+        """Labeled rows in the units of the plan, without a second copy in double precision.
+
+        All values beyond some size are as far: the cosine of infinity is not a number.
+        """
+        far = torch.finfo(torch.float64).max ** 0.25
+        blocks = (self.standardize(x.double()) for x in rows.X.split(BLOCK))
+        return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
+
+    def read(self, sums: Sums | ClassSums) -> MappedDensity | StandardizedDensity:
+        """Density, or those of classes, that a closed form reads from its sums."""
+        if isinstance(sums, ClassSums):
+            reader = ClassReader(sums, self.measure.gram(self.features), self.tolerance)
+            factor = reader.factor(self.measurement, self.ridge, self.rank)
+            return self.complete(BornDensity(self.features, factor, self.measure))
         born = READINGS[self.measurement](
             self.features,
             sums.rho / sums.weight,
@@ -418,23 +421,25 @@ class Plan:
         )
         return self.complete(born, sums.count)
 
-    def complete(self, born: Density, count: float) -> MappedDensity | StandardizedDensity:
+    def complete(self, born: Density, count: float = 1.0) -> MappedDensity | StandardizedDensity:
         """Density of rows: background, units and maps around a Born density of z.
 
-        Parameters
-        ----------
-        born : Density
-            Of z.
-        count : float
-            Effective number of rows, for the weight of the background.
+        The effective number `count` of rows is for the weight of the background; classes do
+        without.
         """
-        density = in_data_units(self.defended(born, count), self.location, self.scale)
+        units = self.location, self.scale, self.axes, self.noise
+        density = StandardizedDensity(self.defended(born, count), *units)
+        density.requires_grad_(False).eval()
         if self.maps is None:
             return density
         return MappedDensity(density, self.maps).requires_grad_(False).eval()
 
     def defended(self, born: Density, count: float) -> Density:
-        """The density of z with its background, if it has one."""
+        """The density of z with its background, if it has one; of classes, the base measure."""
+        if self.method == CLASSIFIER:
+            assert isinstance(self.measure, GaussianMeasure)
+            background = self.measure.means[0], self.measure.covariances[0]
+            return DefensiveDensity(born, float(self.background), *background)
         if self.base_measure == "kernel" or self.background == 0:
             return born
         zero = torch.zeros(self.n_dims, dtype=torch.float64)
@@ -495,11 +500,6 @@ def check_plan(plan: object, method: str, d: int) -> Plan:
 def background_weight(background: float | str, count: float) -> float:
     """Weight of the background, 1/(n + 1) if "auto"."""
     return 1 / (count + 1) if background == "auto" else float(background)
-
-
-def in_data_units(density: Density, location: Tensor, scale: Tensor) -> StandardizedDensity:
-    """The density of rows in their own units, frozen."""
-    return StandardizedDensity(density, location, scale).requires_grad_(False).eval()
 
 
 def _same_state(first: nn.Module, second: nn.Module) -> bool:

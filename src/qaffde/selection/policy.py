@@ -12,7 +12,7 @@ class SelectionPolicy:
     Nothing here depends on the units of the data. Numbers of rows and features, steps and gains
     were set looking at the true densities of the planar sets (seed 7, 20 000 rows) and of random
     mixtures of three, five and ten columns (seed 7), the others earlier, at seed 0 of the planar
-    sets. `box_reach`, `box_start`, `max_steps`, `base_errors` and `averaged_work` were set on
+    sets. `box_reach`, `box_start`, `max_steps` and `base_errors` were set on
     draws of seed 900 (100 000 rows of the planar sets, 40 000 of random mixtures). No benchmark of
     each constant alone is on record.
 
@@ -63,16 +63,9 @@ class SelectionPolicy:
         Sizes in a row that are worse than a smaller one before no larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
-    max_mixture_rows, max_choice_rows, mixture_iterations : int, default=100_000, 20_000, 25
-        Rows that expectation–maximization sees; rows and iterations while the size is chosen.
-
-    min_averaged_columns, averaged_rows : int, default=3, 80
-        From this number of columns and of rows for each mean and variance of a component on,
-        maximum likelihood tries mixtures averaged over their posterior.
-    averaged_strength : float, default=20.0
-        Rows that the prior is worth, compared with none.
-    averaged_work, max_sweeps : int, default=3200, 50
-        Sweeps times components of a chain, and the most sweeps.
+    max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 10, 4
+        Rows that expectation–maximization sees; iterations while the size is chosen, and those
+        that follow with all rows.
 
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.
@@ -104,8 +97,16 @@ class SelectionPolicy:
     mapped_rows, map_errors : int, float, default=200, 2.0
         Distinct rows from which on maps of columns are tried, and standard errors by which they
         must raise the held-out likelihood.
-    map_trial_rows, map_trial_features : int, default=10_000, 250
-        Rows and features of the two short searches that compare columns with and without maps.
+    map_trial_rows : int, default=10_000
+        Rows of the mixtures that compare columns with and without maps.
+    table_rows, table_choice_iterations, table_iterations : int, default=28_000, 25, 100
+        Of a table of mixed columns: rows that mixtures are compared on, and iterations of
+        expectation–maximization then and in the end.
+    max_codes : int, default=2000
+        Most values of an integer column.
+    code_strengths, code_widths : tuple of float
+        Rows that the masses of codes over all components are worth in each one, and widths of the
+        kernel that smooths integers, in Silverman's bandwidths.
     kde_rows : int, default=5000
         Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
 
@@ -163,19 +164,13 @@ class SelectionPolicy:
 
     max_box_columns: int = 3
     room_rows: int = 10
-    mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+    mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     far: float = 100.0
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
     max_mixture_rows: int = 100_000
-    max_choice_rows: int = 20_000
-    mixture_iterations: int = 25
-
-    min_averaged_columns: int = 3
-    averaged_rows: int = 80
-    averaged_strength: float = 20.0
-    averaged_work: int = 3200
-    max_sweeps: int = 50
+    mixture_iterations: int = 10
+    last_iterations: int = 4
 
     min_scale: float = 1e-3
     closed_form_start: float = 0.5
@@ -197,7 +192,12 @@ class SelectionPolicy:
     mapped_rows: int = 200
     map_errors: float = 2.0
     map_trial_rows: int = 10_000
-    map_trial_features: int = 250
+    table_rows: int = 28_000
+    table_choice_iterations: int = 25
+    table_iterations: int = 100
+    max_codes: int = 2000
+    code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
+    code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
     kde_rows: int = 5000
 
     class_rows: int = 4000
@@ -220,15 +220,13 @@ class SelectionPolicy:
     explained: float = 0.95
 
     def for_maps(self) -> "SelectionPolicy":
-        """The constants of the short searches that compare maps of columns."""
-        rows, features = self.map_trial_rows, self.map_trial_features
+        """The constants of the mixtures that compare maps of columns."""
+        rows = self.map_trial_rows
         return replace(
             self,
             rough_rows=min(self.rough_rows, rows),
             fine_rows=min(self.fine_rows, rows),
-            max_features=min(self.max_features, features),
-            rough_features=min(self.rough_features, features),
-            many_features=min(self.many_features, features),
+            max_mixture_rows=min(self.max_mixture_rows, rows),
         )
 
     def __post_init__(self) -> None:

@@ -8,13 +8,17 @@ import torch
 from qaffde.files import fields as check
 from qaffde.files.fields import Fields, checked, item, items, number, optional, positive, reals
 from qaffde.files.values import RECIPES, Recipe
-from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures
-from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram
+from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
+from qaffde.nn import BaseMeasure, ColumnMaps, FourierFeatures, TableColumn
+from qaffde.nn.recipes import MAX_COEFFICIENT, charge_gram, check_axes
 from qaffde.parameters import check_choice, check_rank, check_share
+from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
-from qaffde.training import ComputeConfig, History, TrainingConfig
-from qaffde.training.class_readings import MEASUREMENTS
-from qaffde.training.closed_form import READINGS, ClassSums, Sums
+from qaffde.selection.table_mixture import CodeLaw
+from qaffde.selection.tables import TablePlan
+from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
+from qaffde.training.classes import MEASUREMENTS, ClassSums
+from qaffde.training.closed_form import READINGS, Sums
 
 MEASURED = {
     "closed_form": (*READINGS,),
@@ -22,17 +26,16 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
+KINDS: tuple[Any, ...] = (Real, Periodic, Integer, Category, Atom)
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
 
 def _plan(f: Fields) -> Plan:
     check_choice("measurement", f["measurement"], MEASURED[f["method"]])
-    f.require(f["noise"] is None or f["axes"] is not None, "noise", "is of no direction")
-    if f["axes"] is None:
-        f.agree("location", "d", f.sizes["q"])
-    else:
-        f.require(f["method"] == "classifier", "axes", "are for classifiers only")
+    check_axes(f, "location", f["axes"], f["noise"])
+    classes = f["method"] == "classifier"
+    f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
     charge_gram(f)
     return Plan(**f)
 
@@ -59,6 +62,30 @@ def _background(f: Fields, name: str, value: Any) -> None:
     """A share, or zero, where there is none."""
     if value != 0:
         check_share(name, value, auto=True)
+
+
+def _units(f: Fields, name: str, value: Any) -> None:
+    """A finite double for each line, of which there may be none."""
+    item(torch.Tensor)(f, name, value)
+    if value.numel():
+        reals("c", positive=name == "scale")(f, name, value)
+    else:
+        f.agree(name, "c", 0)
+
+
+def _table_plan(f: Fields) -> TablePlan:
+    f.agree("columns", "d", len(f["columns"]))
+    parts = [part for column in f["columns"] for part in column.parts]
+    f.agree("columns", "c", sum(part.is_line for part in parts))
+    n_codes = sum(part.kind == "codes" for part in parts)
+    f.require(len(f["laws"]) == n_codes, "laws", "are not those of the parts")
+    return TablePlan(**f)
+
+
+def _schema(f: Fields) -> Schema:
+    f.agree("columns", "d", len(f["columns"]))
+    check_choice("library", str(f["library"]), ("None", "pandas", "polars", "pyarrow"))
+    return Schema(**f)
 
 
 _floats = items(item(float | int))
@@ -90,6 +117,22 @@ RECIPES |= {
         noise=optional(positive()),
         maps=optional(item(ColumnMaps, d="d")),
     ),
+    "TablePlan": Recipe(
+        TablePlan,
+        _table_plan,
+        method=checked(check_choice, choices=("closed_form", "likelihood")),
+        schema=item(Schema, d="d"),
+        columns=items(item(TableColumn), tuple, least=1),
+        location=_units,
+        scale=_units,
+        laws=items(item(CodeLaw), tuple),
+        n_components=check.whole(),
+        background=_background,
+        background_spread=number(0),
+        n_rows=check.whole(),
+        trials=items(item(Trial), tuple),
+    ),
+    "CodeLaw": Recipe(CodeLaw, has_order=item(bool), strength=number(0), width=number(0)),
     "Trial": Recipe(
         Trial, name=item(str), n_rows=check.whole(), log_likelihood=number(), chosen=item(bool)
     ),
@@ -108,11 +151,19 @@ RECIPES |= {
         n_recoveries=item(int),
         stopped_by=item(str),
     ),
+    "Schema": Recipe(
+        Schema, _schema, columns=items(item(Column), tuple, least=1), library=check.anything
+    ),
+    "Column": Recipe(Column, name=item(str | int), kind=item(Kind), dtype=item(str)),
+    **{
+        kind.__name__: Recipe(kind, **{f.name: check.anything for f in fields(kind)})
+        for kind in KINDS
+    },
     # Configurations check their own values; constants that a file lacks have their defaults.
     **{
         kind.__name__: Recipe(
             kind, None, None, (), **{f.name: check.anything for f in fields(kind)}
         )
-        for kind in (ComputeConfig, TrainingConfig, SelectionPolicy)
+        for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig, SelectionPolicy)
     },
 }

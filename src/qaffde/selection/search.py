@@ -10,7 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, GaussianMeasure
-from qaffde.selection.base_measure import BaseSpec, Monomials, average_of, fit_mixture, n_distinct
+from qaffde.selection.base_measure import BaseSpec, n_distinct, within_scale
+from qaffde.selection.mixture import Monomials, average, fit_mixture, start_mixture
 from qaffde.selection.plan import Choice, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Moments
@@ -83,6 +84,11 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
 
 
+def _still_rises(means: list[float], policy: SelectionPolicy) -> bool:
+    """Whether the best of some means is among the last."""
+    return len(means) <= means.index(max(means)) + policy.mixture_patience
+
+
 Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
 """Held-out log-densities of a choice on a measure, one for each validation row of a split."""
 Move = Callable[[Choice, int], Choice]
@@ -112,28 +118,12 @@ class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
     Every candidate is drawn from the same seed, so that its value does not depend on what was
-    judged before: only a deadline that is reached changes the result.
+    judged before: only a deadline, on the clock of :func:`time.monotonic`, changes the result.
 
-    Parameters
-    ----------
-    Z, weight : Tensors of shapes (n, d), (n,)
-        Rows in the units of the plan.
-    judge : Judge
-    policy : SelectionPolicy
-    seed : int
-    labels : Tensor of shape (n,), optional
-        Numbers of the classes of the rows.
-    deadline : float
-        On the clock of :func:`time.monotonic`.
-    known : dict of {str: Tensor}, optional
-        Held-out log-densities of candidates that were judged before.
-    report : callable, optional
-        Called as ``report(name, mean)`` after each candidate that was not known.
-
-    Attributes
-    ----------
-    values : dict of {(str, int): (Choice, float)}
-        Candidates by name and number of rows, and their mean held-out log-likelihood.
+    Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
+    `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
+    is called after each other one. `values` are the mean held-out log-likelihoods, by name and
+    number of rows.
     """
 
     def __init__(
@@ -164,19 +154,18 @@ class Search:
 
     @cached_property
     def splits(self) -> dict[int, list[Split]]:
-        """Splits of few rows and of more.
+        """Splits of few rows, of more, and of those that base measures are fitted to.
 
-        The few rows are all held out by the split of more, so that a base measure fitted to the
-        rest has seen none of them.
+        What a split holds out is also held out by those of more rows, so that a base measure
+        fitted to the rest has seen none of it.
         """
         policy, generator = self.policy, self.generator()
         labels = self.labels
         if labels is None:
             labels = torch.zeros(len(self.Z), dtype=torch.int64)
-        sample = torch.randperm(len(self.Z), generator=generator)[: policy.fine_rows]
+        sample = torch.randperm(len(self.Z), generator=generator)[: self.most]
         rows = _distinct(self.Z[sample], self.weight[sample], labels[sample], generator)
-        levels = policy.rough_rows, policy.fine_rows
-        return {n: make_splits(rows, n, policy) for n in levels}
+        return {n: make_splits(rows, n, policy) for n in {self.rough, self.fine, self.most}}
 
     @property
     def rough(self) -> int:
@@ -188,67 +177,70 @@ class Search:
         """Rows that the last candidates are compared on."""
         return self.policy.fine_rows
 
+    @property
+    def most(self) -> int:
+        """Rows that base measures are chosen by: more in many columns, where all depends on it."""
+        many = self.Z.shape[1] > self.policy.max_box_columns and self.labels is None
+        return max(self.policy.max_mixture_rows, self.fine) if many else self.fine
+
     # Base measures
 
     @cached_property
-    def mixture(self) -> GaussianMeasure:
+    def mixture(self) -> BaseSpec:
         """Smallest Gaussian mixture within a standard error of the best held-out likelihood."""
-        mixtures, scores = self._mixtures
-        weight = self.splits[self.fine][0].valid_weight
-        best = max(scores, key=lambda score: weighted_mean(score, weight))
-        found = (indistinct(score, best, weight) for score in scores)
-        chosen = mixtures[next(number for number, ties in enumerate(found) if ties)]
-        self.fits[BaseSpec("mixture", len(chosen.weights)), 0] = chosen
-        return chosen
+        scores = self._mixtures
+        weight = self.splits[self.most][0].valid_weight
+        best = max(scores.values(), key=lambda score: weighted_mean(score, weight))
+        return next(spec for spec, score in scores.items() if indistinct(score, best, weight))
 
     @cached_property
-    def _mixtures(self) -> tuple[list[GaussianMeasure], list[Tensor]]:
-        """Mixtures of growing size, until larger ones are worse, and their held-out scores."""
-        policy, split, generator = self.policy, self.splits[self.fine][0], self.generator()
-        most = policy.max_choice_rows
-        rows = Monomials(split.train[:most], split.train_weight[:most])
-        n, d = rows.Z.shape
-        valid = Monomials(split.valid)
-        mixtures: list[GaussianMeasure] = []
-        scores: list[Tensor] = []
-        means: list[float] = []
+    def _mixtures(self) -> dict[BaseSpec, Tensor]:
+        """Held-out scores of mixtures of growing size, until larger ones are worse.
+
+        In many columns, where nothing else describes the rows as well, the best size is also
+        fitted a second time from another start and averaged.
+        """
+        policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
+        rows = Monomials(split.train, split.train_weight, torch.float32)
+        valid, (n, d) = Monomials(split.valid), split.train.shape
+        scores: dict[BaseSpec, Tensor] = {}
+        means: dict[BaseSpec, float] = {}
+        options = {"ridge": policy.mixture_ridge, "deadline": self.deadline}
+
+        def fitted(k: int, smaller: GaussianMeasure | None) -> GaussianMeasure:
+            begin = start_mixture(rows, k, generator, smaller=smaller, **options)
+            most = policy.mixture_iterations
+            return fit_mixture(rows, k, generator, start=begin, max_iter=most, **options)
+
+        def judge(spec: BaseSpec, mixture: GaussianMeasure) -> None:
+            self.fits[spec, 0] = mixture
+            scores[spec] = valid.log_density(mixture).clamp(min=LEAST_SCORE)
+            means[spec] = weighted_mean(scores[spec], split.valid_weight)
+
         far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
         sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
+        mixture: GaussianMeasure | None = None
         for k in sizes or [1 + far]:
-            mixture = fit_mixture(
-                rows,
-                k,
-                generator,
-                ridge=policy.mixture_ridge,
-                max_iter=policy.mixture_iterations,
-                deadline=self.deadline,
-            )
-            mixtures.append(mixture)
-            scores.append(valid.log_density(mixtures[-1]).clamp(min=LEAST_SCORE))
-            means.append(weighted_mean(scores[-1], split.valid_weight))
-            last = means.index(max(means)) + policy.mixture_patience
-            if self.is_late(self.fine) or len(scores) > last:
+            mixture = fitted(k, mixture)
+            judge(BaseSpec("mixture", k), mixture)
+            if self.is_late(self.most) or not _still_rises(list(means.values()), policy):
                 break
-        return mixtures, scores
+        best = max(means, key=means.__getitem__)
+        if d > policy.max_box_columns and best.n_components > 1 and not self.is_late(self.most):
+            again = fitted(best.n_components, None)
+            judge(replace(best, n_mixtures=2), average([self._gaussians(best), again]))
+        return scores
 
-    @cached_property
-    def averaged(self) -> tuple[BaseSpec, GaussianMeasure]:
-        """Average over the posterior: the likeliest mixture, or a larger one with a prior."""
-        policy, split = self.policy, self.splits[self.fine][0]
-        mixtures, scores = self._mixtures
-        means = [weighted_mean(score, split.valid_weight) for score in scores]
-        likeliest = mixtures[means.index(max(means))]
-        valid = Monomials(split.valid)
-        found: dict[float, tuple[BaseSpec, GaussianMeasure]] = {}
-        larger = {likeliest: None, mixtures[-1]: None}  # one, if it is the same
-        chains = [(likeliest, 0.0), *((m, policy.averaged_strength) for m in larger)]
-        for start, strength in chains:
-            spec = BaseSpec("mixture", len(start.weights), strength=strength)
-            rows, generator = (split.train, split.train_weight), self.generator()
-            average = average_of(spec, *rows, generator, policy, start, self.deadline)
-            self.fits[spec, 0] = average
-            found[weighted_mean(valid.log_density(average), split.valid_weight)] = spec, average
-        return found[max(found)]
+    def _gaussians(self, spec: BaseSpec) -> GaussianMeasure:
+        """A mixture as it was judged."""
+        mixture = self.fits[spec, 0]
+        assert isinstance(mixture, GaussianMeasure)
+        return mixture
+
+    @property
+    def within(self) -> Tensor:
+        """Standard deviation of each column within a component of the mixture, of shape (d,)."""
+        return within_scale(self._gaussians(self.mixture)).clamp(min=self.policy.min_scale)
 
     def measure(self, base: BaseSpec, h: Tensor, moments: Moments) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
@@ -261,7 +253,7 @@ class Search:
         """The base measure of a choice, fitted once to the training rows of a split of many."""
         base = choice.base
         if (base, number) not in self.fits:
-            split, h = self.splits[self.fine][number], choice.bandwidth
+            split, h = self.splits[self.most][number], choice.bandwidth
             start = self.fits.get((base, 0))
             self.fits[base, number] = base.fit(
                 split.train,

@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures, KernelMeasure
+from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
-from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct, within_scale
+from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct
 from qaffde.selection.columns import choose_maps, mapped_summary
 from qaffde.selection.plan import Choice, ModelSpec, Plan, Trial, background_weight, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
@@ -45,22 +45,14 @@ from qaffde.training.run import Run
 
 
 class Method(ABC):
-    """A way to find a density: closed form or maximum likelihood.
+    """A way to find a density, or those of classes.
 
-    Parameters
-    ----------
-    spec : ModelSpec
-    policy : SelectionPolicy
-    compute : ComputeConfig
-    seed : int
-
-    Attributes
-    ----------
-    tolerance : float
-        Eigenvalues of G below this share of the largest count as zero.
+    Eigenvalues of G below the share `tolerance` of the largest count as zero.
     """
 
     usual_tolerance: float
+    rules: tuple[str, ...] = RULES
+    """Names of bandwidths."""
 
     def __init__(
         self, spec: ModelSpec, policy: SelectionPolicy, compute: ComputeConfig, seed: int
@@ -87,12 +79,37 @@ class Method(ABC):
         """Bandwidth of the frequencies, of shape (d,)."""
 
     @abstractmethod
-    def measurement(self, measure: BaseMeasure) -> str:
+    def measurement(self, choice: Choice) -> str:
         """How the density matrix is found."""
 
     @abstractmethod
-    def rank(self, d: int) -> int | float | str:
-        """Rank of the density matrix of d columns."""
+    def rank(self, choice: Choice) -> int | float | str:
+        """Rank of the density matrix."""
+
+    @property
+    def search_policy(self) -> SelectionPolicy:
+        """Constants of the search."""
+        return self.policy
+
+    def frame(
+        self, summary: Summary, maps: ColumnMaps | None, names: Sequence[str] | None
+    ) -> "Frame":
+        """Units of the rows, and the rows in these units."""
+        return Frame.of(summary, self.spec, maps, self.policy, names)
+
+    def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
+        """The candidate chosen, as it is for all rows."""
+        ridge = None if chosen.ridge is None else chosen.ridge / z.moments.count
+        return replace(chosen, n_features=0, ridge=ridge)
+
+    def background(self, choice: Choice, frame: "Frame") -> float | str:
+        """Weight of the background."""
+        is_closed = frame.is_closed and choice.base.kind == "box"
+        return 0.0 if is_closed else self.policy.background
+
+    def log_units(self, frame: "Frame", search: Search, rows: int) -> float:
+        """What the units of the plan add to the mean held-out score of so many rows."""
+        return frame.log_units(search, rows)
 
     def generator(self) -> Generator:
         """A new generator, always from the same seed."""
@@ -189,7 +206,7 @@ class ClosedForm(Method):
         Z, weight = split.train, split.train_weight
         ends = torch.stack([Z.amin(0), Z.amax(0)])
         features = self.draw_features(choice, measure, ends, len(Z), self.generator())
-        rho, how = density_matrix(features, row_batches(Z, weight)), self.measurement(measure)
+        rho, how = density_matrix(features, row_batches(Z, weight)), self.measurement(choice)
         if self.spec.rank == "auto" and how == "square_root":
             square = square_root_values(features, rho, measure, split.valid, self.tolerance)
         else:
@@ -210,8 +227,7 @@ class ClosedForm(Method):
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
-        scale = within_scale(search.mixture).clamp(min=policy.min_scale)
-        offered = sized(bases, BaseSpec("mixture", len(search.mixture.weights)))
+        scale, offered = search.within, sized(bases, search.mixture)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
         start = policy.closed_form_start * scale if h is None else h
@@ -247,13 +263,21 @@ class ClosedForm(Method):
 
     def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
         """Bandwidth of the frequencies: the reading may resolve a finer kernel than they do."""
-        return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(measure)]
+        return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(choice)]
 
-    def measurement(self, measure: BaseMeasure) -> str:
+    def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
+        """The same kernel, which narrows as rows become many."""
+        choice = super().settled(chosen, search, z, given)
+        if given is not None:
+            return choice
+        factor = z.shrinkage * (search.shrinkage if self.spec.bandwidth == "auto" else 1.0)
+        return replace(choice, bandwidth=choice.bandwidth * factor)
+
+    def measurement(self, choice: Choice) -> str:
         """How ρ is read; the "kernel" form is always "direct"."""
-        return "direct" if isinstance(measure, KernelMeasure) else self.spec.measurement
+        return "direct" if choice.base.kind == "kernel" else self.spec.measurement
 
-    def rank(self, d: int) -> int | float | str:
+    def rank(self, choice: Choice) -> int | float | str:
         """Rank as it was given: "auto" depends on the spectrum of ρ."""
         return self.spec.rank
 
@@ -267,15 +291,14 @@ class Likelihood(Method):
         """Held-out log-densities after a short training with frozen features."""
         if choice.bare:
             return self.log_held_out(torch.zeros(()), measure, split)
-        n, d = split.train.shape
-        generator, policy = self.generator(), self.policy
+        n, generator, policy = len(split.train), self.generator(), self.policy
         ends = torch.stack([split.train.amin(0), split.train.amax(0)])
         features = self.draw_features(choice, measure, ends, n, generator)
         ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
         E = space.coordinates(split.train)
         weight = split.train_weight / split.train_weight.mean()
-        start = space.start_from(E, weight, space.resolve_rank(self.rank(d)))
+        start = space.start_from(E, weight, space.resolve_rank(self.rank(choice)))
         state = approximate_state(start, E, weight, policy.judge_iterations)
         log_square = space.log_square(state, space.coordinates(split.valid)).cpu()
         return self.log_held_out(log_square, measure, split)
@@ -284,19 +307,16 @@ class Likelihood(Method):
         """Climb to the best bandwidths and ridge of each base measure, with few rows and features.
 
         The last candidates are compared with more of both: the base measures that few rows do not
-        tell apart and, where nothing asks for features, the mixture alone and its average over the
-        posterior. Bandwidths start at the deviations within a part of the mixture: that is where
-        the density bends.
+        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the
+        deviations within a part of the mixture: that is where the density bends.
         """
         policy, rough, d = self.policy, search.rough, search.Z.shape[1]
-        n, mixture = len(search.splits[rough][0].train), search.mixture
-        start = h
-        if start is None:
-            start = policy.likelihood_start * within_scale(mixture).clamp(min=policy.min_scale)
+        n = len(search.splits[rough][0].train)
+        start = policy.likelihood_start * search.within if h is None else h
         ridge, D = self._ridge(effective_count(search.weight)), self.few_features(n, d)
         widen, others = self._moves(d, given=h is not None)
         summits = []
-        for base in sized(bases, BaseSpec("mixture", len(mixture.weights))):
+        for base in sized(bases, search.mixture):
             first = Choice(base, start, ridge, n_features=D)
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)
@@ -309,7 +329,7 @@ class Likelihood(Method):
             return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
-            rivals = self._alone(search, summits[-1]) + rivals
+            rivals = [bare(summits[-1]), *rivals]
         return search.simplest(rivals, search.fine) if len(rivals) > 1 else summits[0]
 
     def _climb(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
@@ -340,14 +360,6 @@ class Likelihood(Method):
             others.append(stiffer(policy.ridge_step))
         return [] if given else [wider(policy.rough_step)], others
 
-    def _alone(self, search: Search, mixture: Choice) -> list[Choice]:
-        """The mixture without features, and averaged over its posterior."""
-        policy, (n, d) = self.policy, search.splits[search.fine][0].train.shape
-        alone = [bare(mixture)]
-        if d >= policy.min_averaged_columns and n >= policy.averaged_rows * (d + 2):
-            alone.insert(0, replace(alone[0], base=search.averaged[0]))
-        return alone
-
     def unsearched(self, base: BaseSpec, h: Tensor, count: float) -> Choice:
         """Base measure, bandwidth, and the given ridge or the first one of a search."""
         return Choice(base, h, self._ridge(count))
@@ -361,15 +373,15 @@ class Likelihood(Method):
         """Bandwidth of the frequencies."""
         return choice.bandwidth
 
-    def measurement(self, measure: BaseMeasure) -> str:
+    def measurement(self, choice: Choice) -> str:
         """Nothing is read: the density matrix is found."""
         return "likelihood"
 
-    def rank(self, d: int) -> int | float | str:
+    def rank(self, choice: Choice) -> int | float | str:
         """Rank, by the number of columns where it is "auto"."""
         if self.spec.rank != "auto":
             return self.spec.rank
-        policy = self.policy
+        policy, d = self.policy, len(choice.bandwidth)
         return policy.rank if d <= policy.max_box_columns else policy.many_columns_rank
 
 
@@ -391,7 +403,7 @@ def select(
     Parameters
     ----------
     summary : Summary
-        Of the rows, as :func:`summarize` makes it.
+        Of the rows, as :func:`summarize` makes it; of a classifier, with labels.
     spec : ModelSpec, optional
         Parameters that are fixed; all others are chosen.
     policy : SelectionPolicy, optional
@@ -426,55 +438,54 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
-    h = check_bandwidth(spec.bandwidth, d, RULES)
-    if not spec.is_given:  # refuses what no map would mend
-        robust_units(summary, names, h if spec.base_measure == "kernel" else None)
     maps: ColumnMaps | None = None
     rehearsed: tuple[Trial, ...] = ()
     if spec.may_map(d, policy):
+        if not spec.is_given:
+            robust_units(summary, names)  # refuses what no map would mend
         deadline = math.inf if run is None else run.deadline(policy.search_share / 2)
         rehearse = Rehearsal(summary, spec, policy.for_maps(), compute, seed, names, deadline)
         maps, rehearsed = choose_maps(summary, spec, policy, rehearse), rehearse.trials
-    frame = Frame.of(summary, spec, maps, policy, names)
-    z, location, scale = frame.summary, frame.location, frame.scale
-
     method = METHODS[spec.method](spec, policy, compute, seed)
+    frame = method.frame(summary, maps, names)
+    z, scale = frame.summary, frame.scale
     search = Search(
         z.rows,
         z.weight,
         method.scores,
-        policy=policy,
+        policy=method.search_policy,
         seed=seed,
-        **search_context(run, policy, spec, (z.rows, z.weight), seed),
+        labels=z.labels,
+        **search_context(run, policy, spec, z, seed),
     )
+    h = check_bandwidth(spec.bandwidth, len(scale), method.rules)
     given = relative_bandwidth(h, scale)
     chosen = _choose(search, method, z, given, frame.box)
     warn_if_late(search)
-    choice = replace(chosen, n_features=0)
-    if given is None and spec.method == "closed_form":  # kernels narrow as rows become many
-        factor = z.shrinkage * (search.shrinkage if spec.bandwidth == "auto" else 1.0)
-        choice = replace(choice, bandwidth=chosen.bandwidth * factor)
+    choice = method.settled(chosen, search, z, given)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
     return Plan(
         method=spec.method,
-        location=location,
+        location=frame.location,
         scale=scale,
         bandwidth=choice.bandwidth,
         base=str(choice.base) + (" alone" if choice.bare else ""),
         measure=measure,
         features=method.features(choice, measure, z, size),
         reach=method.reach(choice, measure, z.moments.ends),
-        measurement=method.measurement(measure),
-        rank=method.rank(d),
-        ridge=0.0 if choice.ridge is None else choice.ridge / z.moments.count,
+        measurement=method.measurement(choice),
+        rank=method.rank(choice),
+        ridge=choice.ridge or 0.0,
         min_trace=policy.min_trace,
-        background=0.0 if frame.is_closed and choice.base.kind == "box" else policy.background,
+        background=method.background(choice, frame),
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
         trials=rehearsed
-        + search.trials(chosen, scale, lambda rows: frame.log_units(search, rows)),
+        + search.trials(chosen, scale, lambda rows: method.log_units(frame, search, rows)),
+        axes=frame.axes,
+        noise=frame.noise,
         maps=maps,
     )
 
@@ -483,21 +494,18 @@ def select(
 class Frame:
     """Rows behind the maps of their columns and in the units of a plan.
 
-    Parameters
-    ----------
-    maps : ColumnMaps or None
-    location, scale : Tensors of shape (d,)
-    summary : Summary
-        Of z = (g(x) − location) / scale.
-    box : Tensor of shape (2, d), or None
-        Known ends of a box, in those units; NaN where they come from the data.
+    The summary is one of z = (g(x) − location) / scale; with principal axes (d, q), of the
+    coordinates along them, where `noise` is the variance in other directions. `box` of shape (2,
+    d) are known ends of a box, in those units, NaN where they come from the data.
     """
 
     maps: ColumnMaps | None
     location: Tensor
     scale: Tensor
     summary: Summary
-    box: Tensor | None
+    box: Tensor | None = None
+    axes: Tensor | None = None
+    noise: Tensor | None = None
 
     @classmethod
     def of(
@@ -541,15 +549,11 @@ class Frame:
 
 
 class Rehearsal:
-    """Short searches for a model, one for each choice of maps.
+    """Gaussian mixtures of a few rows, one for each choice of maps.
 
-    Called with maps, it returns the held-out log-densities of the model that is found, in the
-    units of the data, and the weights of the held-out rows. These rows are the same for all maps.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        The models found.
+    Called with maps, it returns the held-out log-densities of the mixture, in the units of the
+    data, and the weights of the held-out rows. These rows are the same for all maps. Where maps
+    are chosen, Fourier features add little to a mixture. `trials` are the mixtures found.
     """
 
     def __init__(
@@ -575,7 +579,7 @@ class Rehearsal:
         search = Search(
             z.rows, z.weight, method.scores, policy=policy, seed=self.seed, deadline=self.deadline
         )
-        choice = _choose(search, method, z, None, frame.box)
+        choice = bare(method.unsearched(search.mixture, search.within, z.moments.count))
         splits, weight = search.splits[search.fine], search.held_out_weight(search.fine)
         held_out = torch.cat([split.valid for split in splits])
         scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
@@ -622,12 +626,13 @@ def warn_if_late(search: Search) -> None:
 
 
 def search_context(
-    run: Run | None, policy: SelectionPolicy, spec: object, rows: tuple[Tensor, ...], seed: int
+    run: Run | None, policy: SelectionPolicy, spec: object, z: Summary, seed: int
 ) -> dict[str, Any]:
     """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
     if run is None:
         return {}
     file, known = run.file("search"), {}
+    rows = z.rows, z.weight, z.labels
     identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
     if file is not None and (saved := file.load(identity)) is not None:
         with file.restoring():

@@ -1,5 +1,10 @@
-"""From a plan and rows to a density: closed form, or maximum likelihood."""
+"""From a plan and rows to a density: closed form, maximum likelihood, or gradient descent.
 
+Gradient training of classes (paper, Algorithm 3 and Section 4.3) begins with the closed form or,
+behind an encoder, with random states.
+"""
+
+import math
 from functools import partial
 from typing import Any
 
@@ -7,14 +12,41 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from qaffde.nn import DensityMatrix, MappedDensity, StandardizedDensity
+from qaffde.nn import (
+    BornDensity,
+    Density,
+    DensityMatrix,
+    FourierFeatures,
+    MappedDensity,
+    StandardizedDensity,
+)
+from qaffde.nn.encoded import EncodedDensity, ImageCoder
 from qaffde.parameters import DOUBLE, ComputeConfig, Seed, generator_from
 from qaffde.selection.plan import Plan
 from qaffde.selection.summary import as_source
+from qaffde.training import train
+from qaffde.training.classes import (
+    ROUGH,
+    ClassReader,
+    ClassStates,
+    ClassSums,
+    LabeledRows,
+    conditional_loss,
+)
 from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
-from qaffde.training.likelihood import START_ROWS, Whitening, maximize_likelihood, whiten
-from qaffde.training.run import History, Run
+from qaffde.training.likelihood import (
+    MAX_COORDINATES,
+    START_ROWS,
+    Whitening,
+    maximize_likelihood,
+    whiten,
+)
+from qaffde.training.run import History, Run, hold_out
+
+BATCH_SIZE = 256
+MIXED_SHARE = 0.1
+"""Size of the mixed part of a start beside its pure part: amplitude, not probability."""
 
 
 def solve(
@@ -26,34 +58,41 @@ def solve(
     compute: ComputeConfig = DOUBLE,
     random_state: Seed = None,
 ) -> MappedDensity | StandardizedDensity:
-    """Density of the rows on a plan, by the plan's method.
+    """Density of the rows on a plan, by the plan's method; of a classifier, those of its classes.
 
     Parameters
     ----------
     plan : Plan
         As :func:`select` makes it.
-    rows : array-like of shape (n, d), a source of chunks, Source, or Sums
-        Sums are those of a closed form, see :meth:`Plan.sums`.
+    rows : array-like of shape (n, d), a source of chunks, Source, LabeledRows, or sums
+        Labeled rows are those of a classifier. Sums are those of a closed form, see
+        :meth:`Plan.sums`.
     sample_weight : array-like of shape (n,), optional
     training : TrainingConfig, optional
-        Of maximum likelihood.
+        Of maximum likelihood and of gradient training.
     compute : ComputeConfig, optional
     random_state : int, RandomState instance or None, default=None
-        Of maximum likelihood, where it starts at random or takes batches.
+        Of training, where it starts at random or takes batches.
 
     Returns
     -------
     MappedDensity or StandardizedDensity
         In the units of the data.
     """
-    if isinstance(rows, Sums):
+    if isinstance(rows, Sums | ClassSums):
         return plan.read(rows)
+    if isinstance(rows, LabeledRows) and plan.measurement != "gradient":
+        return plan.read(plan.class_sums(rows))
+    seed = generator_from(random_state).initial_seed()
+    config = TrainingConfig() if training is None else training
+    if isinstance(rows, LabeledRows):
+        density = train_classes(plan, rows, config, seed, Run())[0]
+        assert isinstance(density, StandardizedDensity)
+        return density
     source = as_source(rows, sample_weight)
     if plan.method == "closed_form":
         return plan.read(source.total(partial(plan.sums, compute)))
-    seed = generator_from(random_state).initial_seed()
     X, weight = source.rows(seed)
-    config = TrainingConfig() if training is None else training
     Z = plan.standardize(X)
     space, state, _ = maximized_state(plan, Z, weight, config, compute, seed, Run())
     return plan.complete(space.density(state).cpu(), effective_count(weight))
@@ -100,3 +139,74 @@ def relative_weight(weight: Tensor, run: Run) -> Tensor:
     if run.peers.size == 1:
         return weight * (n / total)
     return weight * (len(weight) * run.peers.size / total)
+
+
+def train_classes(
+    plan: Plan,
+    rows: LabeledRows,
+    training: TrainingConfig,
+    seed: int,
+    run: Run,
+    coder: ImageCoder | None = None,
+) -> tuple[Density, History]:
+    """Train the density matrices by the likelihood of classes, and what else learns.
+
+    The plan is one of the rows or, behind a coder, which is trained in place, of its codes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    chosen, held_out = hold_out(len(rows.y), training.validation_fraction, generator)
+    G = plan.measure.gram(plan.features)
+    space = Whitening.of(
+        plan.features, plan.measure, G, ridge=plan.ridge, tolerance=plan.tolerance
+    )
+    rank, n = space.resolve_rank(plan.rank), len(space.level)
+    if coder is None:
+        rows = plan.projected(rows)
+        start = _closed_form_start(plan, space, G, rows.part(chosen), rank)
+    else:
+        start = torch.randn(rows.n_classes, rank, n, generator=generator, dtype=torch.float64)
+        start /= math.sqrt(rank * n)
+    frozen = coder is None and not training.learn_features
+    in_coordinates = frozen and len(rows.y) * n <= MAX_COORDINATES
+    module = ClassStates(
+        space,
+        start,
+        rows.log_prior,
+        float(plan.background),
+        training,
+        generator,
+        in_coordinates=in_coordinates,
+        coder=coder,
+        unit=plan.scale,
+    )
+    inputs = space.coordinates(rows.X) if in_coordinates else rows.X
+    parts = inputs.float(), (rows.weight / rows.weight.mean()).float(), rows.y
+    config = training.loop(BATCH_SIZE, run.left)
+    history = train(
+        module.float(),
+        conditional_loss,
+        tuple(part[chosen] for part in parts),
+        tuple(part[held_out] for part in parts) if len(held_out) else None,
+        config,
+        generator,
+        **run.loop_arguments("learning", config.max_steps),
+    )
+    features = plan.features
+    if training.learn_features:
+        learned = module.features.double()
+        features = FourierFeatures(learned.W.detach(), learned.b.detach(), learned.a)
+    factor = module.factor.detach().double() @ space.transform.T
+    born = BornDensity(features, factor, plan.measure).normalize_()
+    density = plan.complete(born)
+    return (density if coder is None else EncodedDensity(density, coder)), history
+
+
+def _closed_form_start(
+    plan: Plan, space: Whitening, G: Tensor, rows: LabeledRows, rank: int
+) -> Tensor:
+    """Factors in coordinates: the pure states of the classes and, smaller, their mixed ones."""
+    reader = ClassReader(ClassSums.of(plan.features, rows), G, plan.tolerance, ROUGH)
+    pure = reader.factor("coherent", plan.ridge, 1)
+    mixed = reader.factor("pretty_good", plan.ridge, rank)
+    factor = torch.cat([pure, MIXED_SHARE * mixed], 1)[:, :rank]
+    return factor @ (space.transform * space.level)

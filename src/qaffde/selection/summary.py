@@ -129,6 +129,8 @@ class Summary:
         The sample, in the order of the rows.
     max_rows : int
         Largest size of the sample.
+    labels : Tensor of shape (m,), optional
+        Numbers of the classes of the sample.
 
     Examples
     --------
@@ -144,21 +146,31 @@ class Summary:
     weight: Tensor
     keys: Tensor
     max_rows: int = SAMPLE_ROWS
+    labels: Tensor | None = None
 
     @classmethod
-    def of(cls, rows: Tensor, weight: Tensor, seed: int, max_rows: int = SAMPLE_ROWS) -> "Summary":
+    def of(
+        cls,
+        rows: Tensor,
+        weight: Tensor,
+        seed: int,
+        max_rows: int = SAMPLE_ROWS,
+        labels: Tensor | None = None,
+    ) -> "Summary":
         """Summary of one part: rows of shape (n, d) with positive weights of shape (n,)."""
         content = int.from_bytes(blake2b(rows.numpy().tobytes(), digest_size=8).digest())
         keys = torch.from_numpy(np.random.default_rng([seed, content]).random(len(rows)))
-        return cls(Moments.of(rows, weight), rows, weight, keys, max_rows)._thinned()
+        return cls(Moments.of(rows, weight), rows, weight, keys, max_rows, labels)._thinned()
 
     def __add__(self, other: "Summary") -> "Summary":
+        labels = [part for part in (self.labels, other.labels) if part is not None]
         return Summary(
             self.moments + other.moments,
             torch.cat([self.rows, other.rows]),
             torch.cat([self.weight, other.weight]),
             torch.cat([self.keys, other.keys]),
             self.max_rows,
+            torch.cat(labels) if labels else None,
         )._thinned()
 
     @property
@@ -185,7 +197,11 @@ class Summary:
 
     def _subset(self, chosen: Tensor) -> "Summary":
         return replace(
-            self, rows=self.rows[chosen], weight=self.weight[chosen], keys=self.keys[chosen]
+            self,
+            rows=self.rows[chosen],
+            weight=self.weight[chosen],
+            keys=self.keys[chosen],
+            labels=None if self.labels is None else self.labels[chosen],
         )
 
 
@@ -248,16 +264,7 @@ class Source(ABC):
 
 
 class MemorySource(Source):
-    """Rows and weights in memory, already checked.
-
-    Parameters
-    ----------
-    rows, weight : Tensors of shapes (n, d), (n,)
-    names : sequence of str, optional
-    max_rows : int
-        Rows of the sample.
-    peers : Peers
-    """
+    """Rows (n, d) and weights (n,) in memory, already checked."""
 
     def __init__(
         self,
@@ -291,18 +298,10 @@ class MemorySource(Source):
 
 
 class ChunkSource(Source):
-    """Rows that are read a block at a time.
+    """Rows that are read a block at a time, of which there must be a `minimum`.
 
     A summary reads all of them where they can be read again. Of an iterator it keeps the first
     rows until they are summed together with the rest.
-
-    Parameters
-    ----------
-    chunks : Chunks
-    minimum : int, default=2
-        Rows that there must be.
-    max_rows : int
-        Rows of the sample.
     """
 
     def __init__(self, chunks: Chunks, minimum: int = 2, max_rows: int = SAMPLE_ROWS) -> None:
@@ -460,20 +459,10 @@ Names = Sequence[str] | None
 def units(
     moments: Moments, names: Names = None, bandwidth: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Location and scale to unit variance, so that units change nothing but the Jacobian.
+    """Location and scale, of shape (d,), to unit variance: units change nothing but the Jacobian.
 
-    Parameters
-    ----------
-    moments : Moments
-        Of the rows.
-    names : sequence of str, optional
-        Of the columns, for messages.
-    bandwidth : Tensor of shape (d,), optional
-        Scale of a constant column, where the kernel alone makes it a density.
-
-    Returns
-    -------
-    location, scale : Tensors of shape (d,)
+    A given bandwidth is the scale of a constant column, where the kernel alone makes it a density.
+    Messages call columns by their names.
     """
     location, scale = moments.mean, moments.covariance.diagonal().sqrt()
     constant = moments.ends[0] == moments.ends[1]

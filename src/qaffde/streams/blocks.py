@@ -58,6 +58,8 @@ class Chunks(ABC):
     n_rows: int | None = None
     again = True
     progress: Progress | None = None
+    has_gaps = False
+    """Whether NaN stands for values that are missing."""
     n_seen: int | None = None
     """Rows of the first pass of a fit, which all others must have."""
 
@@ -73,7 +75,7 @@ class Chunks(ABC):
         """
         first = 0
         for rows, weight in reblocked(self.read(), block_size(self.n_columns)):
-            yield checked(rows, weight, first, self.names)
+            yield checked(rows, weight, first, self.names, gaps=self.has_gaps)
             first += len(rows)
             if self.progress is not None:
                 self.progress(what, first, self.n_rows)
@@ -172,10 +174,20 @@ def _numbers(values: Any, n_dims: int, what: str) -> Array:
 
 
 def checked(
-    rows: Array, weight: Array, first: int, names: Sequence[str] | None, where: str = ""
+    rows: Array,
+    weight: Array,
+    first: int,
+    names: Sequence[str] | None,
+    where: str = "",
+    *,
+    gaps: bool = False,
 ) -> Block:
-    """Block of rows that are numbers, without those whose weight is zero; see `check`."""
-    check(rows, weight, first, names, where)
+    """Block of rows that are numbers, without those whose weight is zero; see `check`.
+
+    Rows may have NaN if they may have `gaps`.
+    """
+    known = np.where(np.isnan(rows), 0.0, rows) if gaps else rows
+    check(known, weight, first, names, where)
     if weight.all():
         return Block(rows, weight, range(first, first + len(rows)))
     kept = np.flatnonzero(weight)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qaffde.schema import Schema
 from qaffde.streams.blocks import Array, Chunks, Part, Progress, as_part, block_size, check
 from qaffde.streams.files import (
     check_length,
@@ -21,6 +22,7 @@ from qaffde.streams.files import (
     release_pages,
 )
 from qaffde.streams.names import find_columns, names_of
+from qaffde.streams.schemas import encode_batch
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
 Missing = str | Callable[[Array], Array]
@@ -36,7 +38,7 @@ class Batch(NamedTuple):
 
 
 class TableChunks(Chunks):
-    """Numeric columns of a file.
+    """Columns of a file, all of them numbers unless a schema says how they become numbers.
 
     Parameters
     ----------
@@ -44,11 +46,13 @@ class TableChunks(Chunks):
     columns : sequence of int
     weights : int, optional
         Column of weights.
-    missing : {"error", "drop", "impute"} or callable, default="error"
-        What becomes of rows that lack a value: an error names the first, they are left out, or
-        values are filled in with the means of columns, or by a callable of rows that have NaN.
-        Rows without a weight are left out.
+    missing : {"error", "drop", "impute", "keep"} or callable, default="error"
+        What becomes of rows that lack a value: an error names the first, they are left out,
+        values are filled in with the means of columns, they stay as NaN, or a callable fills
+        rows that have NaN. Rows without a weight are left out.
     progress : callable, optional
+    schema : Schema, optional
+        Of the columns.
 
     Attributes
     ----------
@@ -64,17 +68,20 @@ class TableChunks(Chunks):
         *,
         missing: Missing = "error",
         progress: Progress | None = None,
+        schema: Schema | None = None,
     ) -> None:
-        if missing not in ("error", "drop", "impute") and not callable(missing):
-            raise ValueError(f"missing={missing!r} is not known; choose error, drop or impute")
+        if missing not in ("error", "drop", "impute", "keep") and not callable(missing):
+            raise ValueError(
+                f"missing={missing!r} is not known; choose error, drop, impute or keep"
+            )
         self.table, self.columns, self.missing = table, list(columns), missing
-        self.progress = progress
+        self.progress, self.schema, self.has_gaps = progress, schema, missing == "keep"
         self.weights = [] if weights is None else [weights]
         self.column_names = [table.names[j] for j in columns]
         self.names = self.column_names if table.named else None
         self.n_columns, self.n_rows = len(columns), table.n_rows
         self.n_read = self.n_kept = self.n_missing = 0
-        _reject_words(table, self.columns + self.weights)
+        _reject_words(table, self.weights + ([] if schema else self.columns))
 
     def read(self) -> Iterator[Part]:
         """Rows and weights."""
@@ -93,7 +100,7 @@ class TableChunks(Chunks):
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
             self.n_missing += int(gaps.sum())
             yield Batch(
-                self._fill(rows) if np.isnan(rows).any() else rows,
+                rows if self.has_gaps or not np.isnan(rows).any() else self._fill(rows),
                 weight if self.weights else np.ones(len(rows)),
                 first + np.flatnonzero(keep),
                 table if keep.all() else table.filter(pa.array(keep)),
@@ -105,8 +112,16 @@ class TableChunks(Chunks):
     def _values(self, *others: int) -> Iterator[tuple[Any, Array]]:
         numbers = self.columns + self.weights
         columns = sorted({*numbers, *others})
-        for batch in self.table.read(columns, set(numbers)):
-            yield batch, matrix(batch.select([columns.index(j) for j in numbers]))
+        place = {column: k for k, column in enumerate(columns)}
+        floats = {j for j in numbers if self.table.numeric[j]}
+        for batch in self.table.read(columns, floats):
+            own = batch.select([place[j] for j in self.columns])
+            weights = matrix(batch.select([place[j] for j in self.weights]))
+            if self.schema is None:
+                rows = matrix(own)
+            else:
+                rows = encode_batch(self.schema, own, self.table.label)
+            yield batch, np.concatenate([rows, weights], axis=1)
 
     def _check(self, values: Array, gaps: NDArray[np.bool_]) -> None:
         first, d, label = self.n_read, self.n_columns, self.table.label
@@ -114,8 +129,8 @@ class TableChunks(Chunks):
             row, column = np.argwhere(gaps)[0]
             name = self.table.names[(self.columns + self.weights)[column]]
             raise DataError(
-                f"{label}: column {name!r} has no value in row {first + row}; use missing=drop or "
-                "missing=impute"
+                f"{label}: column {name!r} has no value in row {first + row}; use missing=drop, "
+                "missing=impute or missing=keep"
             )
         filled = np.where(gaps, 0.0, values)
         weight = filled[:, d:].ravel()
@@ -129,6 +144,11 @@ class TableChunks(Chunks):
     @cached_property
     def _means(self) -> Array:
         """Means of the columns, from a pass of its own."""
+        if self.schema is not None and not self.schema.is_real:
+            raise DataError(
+                f"{self.table.label}: missing=impute fills in means, which only real columns "
+                "have; use missing=keep or missing=drop"
+            )
         total, count = np.zeros(self.n_columns), np.zeros(self.n_columns)
         for _, values in self._values():
             rows = values[~np.isnan(values[:, self.n_columns :]).any(axis=1), : self.n_columns]

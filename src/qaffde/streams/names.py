@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from qaffde.extras import import_extra
@@ -17,6 +18,15 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
         return X
     pandas = import_extra("pandas", "data", "columns with names need")
     return pandas.DataFrame(X, columns=list(names))
+
+
+def framed_for(model: Any, X: Array) -> Any:
+    """Rows as numbers, as a table that a model takes: its labels, and numbers as they are."""
+    schema = getattr(model, "schema_", None)
+    if schema is None:
+        return framed(X, names_in(model))
+    columns = (replace(c, dtype="Categorical" if c.codes else "float64") for c in schema.columns)
+    return replace(schema, columns=tuple(columns), library="pandas").decode(X)
 
 
 def names_of(rows: Any) -> list[str] | None:

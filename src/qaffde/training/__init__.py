@@ -7,6 +7,7 @@ from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.loop import TrainingDiverged, adam, train
 from qaffde.training.losses import negative_log_likelihood
 from qaffde.training.run import History, hold_out, print_progress
+from qaffde.training.tensor_train import TensorTrainConfig
 
 __all__ = [
     "Checkpoint",
@@ -14,6 +15,7 @@ __all__ = [
     "ComputeConfig",
     "History",
     "LoopConfig",
+    "TensorTrainConfig",
     "TrainingConfig",
     "TrainingDiverged",
     "adam",

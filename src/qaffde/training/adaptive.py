@@ -111,15 +111,8 @@ class Siamese(nn.Module):
     second terms cancel, and only the frequencies of the pairs are learned: a quarter of the
     cosines, a kernel of exactly one at zero, and far fewer ways to learn pairs by heart.
 
-    It learns in units where the bandwidth is one and the data are centered, z = (x − c)/h, so that
-    one learning rate serves all data: w·x + b = (w h)·z + (b + w·c).
-
-    Parameters
-    ----------
-    features : FourierFeatures
-        The start.
-    location, scale : Tensors of shape (d,)
-        The units c and h.
+    It learns in units where the bandwidth h is one and the data are centered, z = (x − c)/h, so
+    that one learning rate serves all data: w·x + b = (w h)·z + (b + w·c).
     """
 
     a: Tensor
@@ -221,16 +214,9 @@ def random_pairs(X: Tensor, n_pairs: int, generator: Generator) -> Tensor:
 def near_pairs(X: Tensor, n_pairs: int, bandwidth: Tensor, generator: Generator) -> Tensor:
     """One row of `X` and a point beside it, such that k_γ(x', x'') is uniform on (0, 1).
 
-    Random pairs are almost all many bandwidths apart, the more so in many dimensions, and show
-    the kernel only where it is zero. Here x'' = x' + h·r·u with a random direction u and a
-    Rayleigh length r, in any dimension (in the plane that is Gaussian noise of deviation h).
-
-    Examples
-    --------
-    >>> generator, h = torch.Generator().manual_seed(0), torch.ones(8)
-    >>> pairs = near_pairs(torch.zeros(1, 8), 100_000, h, generator)
-    >>> pair_kernel(pairs, h).quantile(torch.tensor([0.25, 0.5, 0.75])).round(decimals=2)
-    tensor([0.2500, 0.5000, 0.7500])
+    Random pairs are almost all many bandwidths apart, the more so in many dimensions, and show the
+    kernel only where it is zero. Here x'' = x' + h·r·u with a random direction u and a Rayleigh
+    length r, in any dimension (in the plane that is Gaussian noise of deviation h).
     """
     left = X[torch.randint(len(X), (n_pairs,), generator=generator)]
     noise = torch.randn(left.shape, generator=generator, dtype=X.dtype)

@@ -52,19 +52,10 @@ def joint_count(*parts: tuple[float, float]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    r"""Sufficient statistics :math:`\sum w \phi \phi^\top`, Σw and Σw² of weighted rows.
+    r"""Sufficient statistics of weighted rows: :math:`\rho = \sum w \phi \phi^\top`, Σw and Σw².
 
-    The sum of squared weights is kept as Kish's count :math:`n = (\sum w)^2 / \sum w^2`, which
-    does not overflow.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (D, D)
-        Σ w φφᵀ.
-    weight : float
-        Σ w.
-    count : float
-        Effective number of rows.
+    The sum of squared weights is kept as Kish's effective count :math:`n = (\sum w)^2 / \sum w^2`,
+    which does not overflow. They add up over rows, and rows can be subtracted.
     """
 
     rho: Tensor
@@ -128,93 +119,14 @@ def _difference(whole: Tensor, part: Tensor) -> Tensor:
     return rest
 
 
-@dataclass(frozen=True, eq=False)
-class LabeledRows:
-    """Rows (n, d), numbers of their classes (n,) and weights (n,), and the number of classes."""
-
-    X: Tensor
-    y: Tensor
-    weight: Tensor
-    n_classes: int
-
-    def part(self, chosen: Tensor) -> "LabeledRows":
-        """Some of the rows."""
-        return LabeledRows(self.X[chosen], self.y[chosen], self.weight[chosen], self.n_classes)
-
-    @property
-    def class_weight(self) -> Tensor:
-        """Weight of each class, of shape (C,)."""
-        return self.weight.new_zeros(self.n_classes).index_add_(0, self.y, self.weight)
-
-    @property
-    def log_prior(self) -> Tensor:
-        """Logarithm of each class's share, of shape (C,)."""
-        return (self.class_weight / self.class_weight.sum()).log()
-
-
-@dataclass(frozen=True, eq=False)
-class ClassSums:
-    r"""Sufficient statistics of weighted rows of C classes; they add up over rows.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (C, D, D)
-        :math:`\rho_c = \sum_{i \in c} w_i \phi_i \phi_i^\top`.
-    psi : Tensor of shape (C, D)
-        :math:`\psi_c = \sum_{i \in c} w_i \phi_i`.
-    weight : Tensor of shape (C,)
-    """
-
-    rho: Tensor
-    psi: Tensor
-    weight: Tensor
-
-    @classmethod
-    def of(cls, features: FourierFeatures, rows: LabeledRows) -> "ClassSums":
-        """Sums over rows in the units of the features, each row seen once."""
-        C, D = rows.n_classes, features.n_features
-        rho = torch.zeros(C, D, D, dtype=torch.float64)
-        psi = torch.zeros(C, D, dtype=torch.float64)
-        for c in rows.y.unique().tolist():
-            own = rows.part(rows.y == c)
-            for z, w in row_batches(own.X, own.weight):
-                phi = features(z)
-                psi[c] += w @ phi
-                QF.add_rank_update(rho[c], phi.mul_(w.sqrt()[:, None]))
-            rho[c] = QF.symmetrize_lower(rho[c])
-        return cls(rho, psi, rows.class_weight)
-
-    def __add__(self, other: "ClassSums") -> "ClassSums":
-        return ClassSums(self.rho + other.rho, self.psi + other.psi, self.weight + other.weight)
-
-    def means(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Means ρ_c and ψ_c, and ρ̄ of all rows; a class without rows has those of all."""
-        total = self.weight.sum()
-        pooled = self.rho.sum(0) / total
-        empty = self.weight == 0
-        count = self.weight.masked_fill(empty, 1.0)
-        rho = torch.where(empty[:, None, None], pooled, self.rho / count[:, None, None])
-        psi = torch.where(empty[:, None], self.psi.sum(0) / total, self.psi / count[:, None])
-        return rho, psi, pooled
-
-
 Rank = int | float | str
 
 
 def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
-    """Sum of w φ(x) φ(x)ᵀ over batches of points and weights; memory does not see their number.
+    """Sum (D, D) of w φ(x) φ(x)ᵀ over batches of points (n, d) and weights (n,).
 
     From the second batch on, features on a lattice leave their moments of waves behind, which is
     much shorter (see :mod:`qaffde.functional.fourier`), and enter ρ in the end.
-
-    Parameters
-    ----------
-    features : FourierFeatures
-    batches : iterable of (points of shape (n, d), weights of shape (n,))
-
-    Returns
-    -------
-    Tensor of shape (D, D)
     """
     D, lattice = features.n_features, QF.Lattice.of(features.W.detach())
     rho = torch.zeros(D, D, dtype=torch.float64, device=features.W.device)

@@ -21,12 +21,6 @@ class LearnedBorn(Density):
 
     There :math:`T^\top (G + \mu I) T = I`: one learning rate serves all directions, and the ridge
     μ is part of the normalizer. In ``eval`` mode it is not, and this is a density.
-
-    Parameters
-    ----------
-    space : Whitening
-    state : DensityMatrix
-        The start.
     """
 
     transform: Tensor
@@ -63,24 +57,11 @@ def train_jointly(
     generator: Generator,
     run: Run,
 ) -> tuple[BornDensity, History]:
-    """Train a Born density together with the map in front of it.
+    """Train a Born density together with the map in front of it, from a state in its coordinates.
 
-    Parameters
-    ----------
-    space : Whitening
-    state : DensityMatrix
-        The start, in its coordinates.
-    around : callable
-        From the Born density to that of rows; its parameters learn in place.
-    rows, valid : tuples of rows of shape (n, d) and weights of shape (n,)
-    config : LoopConfig
-    generator : torch.Generator
-    run : Run
-
-    Returns
-    -------
-    BornDensity, History
-        The Born density inside, in double precision.
+    `around` makes the density of rows from the Born density; its parameters learn in place. Rows
+    and held-out rows are of shape (n, d), with weights of shape (n,). The Born density inside is
+    returned, in double precision.
     """
     born = LearnedBorn(space, state)
     density = around(born)

@@ -53,18 +53,9 @@ LBFGS_ITERATIONS = 5
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    r"""The map from features to coordinates that are orthonormal, but for the ridge.
+    """The map e = Tᵀφ from features to coordinates that are orthonormal, but for the ridge μ.
 
-    Parameters
-    ----------
-    features : FourierFeatures
-    measure : BaseMeasure
-    transform : Tensor of shape (D, n)
-        T, with e = Tᵀφ.
-    level : Tensor of shape (n,)
-        Eigenvalues of G + μI.
-    ridge : float
-        μ.
+    `transform` is T, of shape (D, n), and `level` the eigenvalues of G + μI, of shape (n,).
     """
 
     features: FourierFeatures
@@ -148,19 +139,11 @@ class Whitening:
 def whiten(
     features: FourierFeatures, measure: BaseMeasure, ridge: float, tolerance: float
 ) -> Whitening:
-    """Whiten features on a base measure.
+    """Whiten features on a base measure; the ridge is a share of the largest eigenvalue of G.
 
     On the paper's kernel measure, which has no Gram matrix, features stay as they are: the
-    objective is then the paper's, whose likelihood is not that of a density.
-
-    Parameters
-    ----------
-    features : FourierFeatures
-    measure : BaseMeasure
-    ridge : float
-        μ, as a share of the largest eigenvalue of G.
-    tolerance : float
-        Eigenvalues of G below this share of the largest count as zero.
+    objective is then the paper's, whose likelihood is not that of a density. Eigenvalues of G
+    below the share `tolerance` of the largest count as zero.
     """
     if isinstance(measure, KernelMeasure):
         one = torch.ones_like(features.a)
@@ -173,13 +156,7 @@ def whiten(
 
 
 class WhitenedState(nn.Module):
-    """State of the coordinates that are computed as rows come, where they are too many to keep.
-
-    Parameters
-    ----------
-    space : Whitening
-    state : DensityMatrix
-    """
+    """State of the coordinates that are computed as rows come, where they are too many to keep."""
 
     transform: Tensor
 
@@ -205,23 +182,10 @@ def maximize_likelihood(
     generator: Generator,
     run: Run,
 ) -> History:
-    """Maximize the likelihood of weighted rows over a state, in place.
+    """Maximize the likelihood of rows (N, d), with weights of mean one, over a state, in place.
 
     Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
     from which Adam goes on with all of them.
-
-    Parameters
-    ----------
-    space : Whitening
-    state : DensityMatrix
-        The start.
-    Z, weight : Tensors of shapes (N, d), (N,)
-        Weights of mean one.
-    config : TrainingConfig
-        Its solver and number of iterations.
-    generator : torch.Generator
-    run : Run
-        Clock, checkpoint, progress and peers.
     """
     most, peers = MAX_COORDINATES // len(space.level), run.peers
     too_many = peers.any(len(Z) > most)
@@ -301,15 +265,9 @@ def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim
 
 @dataclass(frozen=True)
 class Solver:
-    """An optimizer for the convex problem and how the loop runs it.
+    """An optimizer for the convex problem, and the settings of the loop that runs it.
 
-    Parameters
-    ----------
-    make_optimizer : callable
-    settings : dict
-        Of :class:`LoopConfig`.
-    iterations : int
-        Iterations of the optimizer in a step; 0 stands for steps of batches.
+    A step of the loop takes so many iterations; 0 stands for steps of batches.
     """
 
     make_optimizer: MakeOptimizer

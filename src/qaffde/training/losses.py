@@ -42,17 +42,10 @@ def negative_log_likelihood(
 
 
 def state_likelihood(state: DensityMatrix, E: Tensor, weight: Tensor) -> Tensor:
-    r"""Mean :math:`-w \log(e^\top \sigma e)`, the :func:`negative_log_likelihood` of a state.
+    r"""Mean :math:`-w \log(e^\top \sigma e)` of a state at coordinates E of shape (N, n).
 
-    Rows are read once for the loss and its gradient: where they are many, reading them takes
-    longer than the arithmetic.
-
-    Parameters
-    ----------
-    state : DensityMatrix
-    E : Tensor of shape (N, n)
-        Coordinates, which no gradient is asked of.
-    weight : Tensor of shape (N,)
+    The :func:`negative_log_likelihood` of a state, without gradients in E. Rows are read once for
+    the loss and its gradient: where they are many, reading them takes longer than the arithmetic.
 
     Examples
     --------

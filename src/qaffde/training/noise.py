@@ -24,16 +24,8 @@ class Noise(TorchFunctionMode):
 
     It holds for the calling thread only, so that fits in several threads do not disturb each
     other. Every call of torch takes two microseconds more. What draws on another device, alpha
-    dropout and randomized ReLUs still use torch's own generators.
-
-    Parameters
-    ----------
-    generator : torch.Generator
-
-    Attributes
-    ----------
-    used : bool
-        Whether anything was drawn.
+    dropout and randomized ReLUs still use torch's own generators. `used` says whether anything was
+    drawn.
 
     Examples
     --------

@@ -112,14 +112,9 @@ Value = TypeVar("Value")
 
 
 class Peers(ABC):
-    """Communication of the processes of a training; all of them make the same calls.
+    """Communication of `size` processes of a training, of which this is number `rank`, from 0.
 
-    Attributes
-    ----------
-    size : int
-        Number of processes.
-    rank : int
-        Which of them this is, from 0.
+    All of them make the same calls.
     """
 
     size: int
@@ -190,15 +185,8 @@ ALONE = Alone()
 class Run:
     """Clock, checkpoint files, progress and peers of one fit.
 
-    Parameters
-    ----------
-    time_limit : float, optional
-        Seconds.
-    checkpoint : str or path, optional
-        Beginning of the names of the checkpoint files, one for each stage.
-    verbose : bool, default=False
-        Whether progress is printed (by the first of several processes).
-    peers : Peers, default=ALONE
+    Names of checkpoint files, one for each stage, begin with `checkpoint`. Progress is printed by
+    the first of several processes.
 
     Examples
     --------

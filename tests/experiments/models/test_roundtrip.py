@@ -15,7 +15,7 @@ from experiments.models.classifier import FlowClassifier
 from experiments.models.flat import from_flat
 from experiments.models.roundtrip import RoundTrip
 from experiments.models.roundtrip_density import INTEGRATIONS
-from qaffde.targets import get_target
+from experiments.targets import get_target
 from qaffde.training import CheckpointError
 
 SHORT = {"hidden_size": 32, "n_hidden": 2, "batch_size": 128, "n_draws": 5, "random_state": 0}

@@ -15,8 +15,8 @@ from experiments.models.shear import (
     fold_grams,
     monomials,
 )
+from experiments.targets import get_target
 from qaffde import QAFFDESGD, TrainingConfig
-from qaffde.targets import get_target
 
 GENERATOR = torch.Generator().manual_seed(0)
 POWERS = torch.tensor([[0, 0, 0], [0, 2, 0], [1, 1, 0], [0, 3, 0]])

@@ -59,15 +59,7 @@ def _on_grid(form: TrigonometricForm, theta: Tensor, angle: Tensor) -> Tensor:
 
 
 def density_series(form: TrigonometricForm, law: Law, q: Tensor, column: int = -1) -> Tensor:
-    """Series (n, m), on the law's reach, of law·q along one coordinate.
-
-    Parameters
-    ----------
-    q : Tensor of shape (n, m')
-        Values at the nodes of that coordinate.
-    column : int, default=-1
-        Its number.
-    """
+    """Series (n, m), on the law's reach, of law·q along one coordinate, from q at its nodes."""
     omega = (2 * float(form.W[:, column].abs().max()) + law.bandwidth) * law.reach
     y = chebyshev_nodes(max(series_length(omega), q.shape[1]))
     fine = coefficients(q) @ chebyshev_basis(y, q.shape[1]).T

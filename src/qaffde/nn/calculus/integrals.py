@@ -50,18 +50,18 @@ MIN_POINTS, MAX_POINTS = 2**6, 2**13
 BISECTIONS = 64
 
 
-def box_probability(terms: Sequence[Term], lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+def box_probability(
+    terms: Sequence[Term], lower: Tensor, upper: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Integral (n,) of a sum of terms over boxes, and the error of each, zero for a closed form.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-        Of total mass one.
-    lower, upper : Tensors of shape (n, d)
-        In each column at least one end is finite.
+    The terms have total mass one, after multiplication by `shares` of shape (n, K) if they are
+    given. Boxes have ends of shape (n, d), of which at least one is finite in each column.
     """
     budget = AFFORDABLE / len(terms)
     parts = [_term_probability(term, lower, upper, budget) for term in terms]
+    if shares is not None:
+        parts = [(a * share, b * share) for (a, b), share in zip(parts, shares.T, strict=True)]
     means = torch.stack(torch.broadcast_tensors(*(mean for mean, _ in parts))).sum(0)
     error = torch.stack([unseen for _, unseen in parts]).sum(0)
     if len(means) > 1:
@@ -89,14 +89,7 @@ def _term_probability(
 
 @dataclass(frozen=True)
 class ColumnIntegral:
-    """Integral of a term of one column from −∞ to x.
-
-    Parameters
-    ----------
-    term : Term
-    series : Tensor of shape (1, m)
-        Of the integral along the law's reach.
-    """
+    """Integral of a term of one column from −∞ to x, by a series (1, m) on the law's reach."""
 
     term: Term
     series: Tensor

@@ -132,7 +132,8 @@ class MappedMixture(Density):
         columns = [i] if i == j else [i, j]
         joint, maps = self.density.marginal(columns), self.maps.select(columns)
         rules = [
-            _rule(joint.marginal([k]), maps.select([k]), plane=i != j) for k in range(len(columns))
+            panel_rule(joint.marginal([k]), maps[k].values, plane=i != j)
+            for k in range(len(columns))
         ]
         axes, weights = zip(*rules, strict=True)
         z = torch.cartesian_prod(*axes).reshape(-1, len(columns))
@@ -159,13 +160,15 @@ def given_in(maps: ColumnMaps, x: Tensor) -> Tensor:
     return z
 
 
-def _rule(column: BornMixture, maps: ColumnMaps, *, plane: bool = False) -> tuple[Tensor, Tensor]:
+def panel_rule(
+    column: BornMixture, knots: Tensor, *, plane: bool = False
+) -> tuple[Tensor, Tensor]:
     """Nodes and weights, of shape (m,), for integrals under a density of one column.
 
-    Gauss–Legendre rules between quantiles, ends of boxes and knots of the map: between them the
-    integrand is smooth.
+    Gauss–Legendre rules between quantiles, ends of boxes and knots of the map (k,): between them
+    the integrand is smooth. In a plane, nodes and knots are fewer.
     """
-    knots = _thinned(maps[0].values, MAX_PLANE_KNOTS) if plane else maps[0].values
+    knots = _thinned(knots, MAX_PLANE_KNOTS) if plane else knots
     edges = _edges(column, N_QUANTILES)
     edges = torch.cat([edges, knots.clamp(edges[0], edges[-1])]).unique()
     nodes, weights = legendre(PLANE_NODES if plane else NODES, edges[:-1, None], edges[1:, None])
@@ -214,7 +217,7 @@ def _expectation(joint: BornMixture, given: Tensor, maps: ColumnMaps) -> Tensor:
 
 
 def _expectation_alone(column: BornMixture, maps: ColumnMaps) -> Tensor:
-    z, weights = _rule(column, maps)
+    z, weights = panel_rule(column, maps[0].values)
     mass = column.log_prob(z[:, None]).exp() * weights
     return (mass @ maps.inverse(z[:, None])[:, 0]) / mass.sum()
 

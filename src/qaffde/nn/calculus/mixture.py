@@ -238,11 +238,11 @@ class BornMixture(Density):
         return [*columns, *(c for c in range(self.n_dims) if c not in columns)]
 
 
-def log_densities(terms: Sequence[Term], x: Tensor) -> Tensor:
-    """Logarithm (n, K) of each term at x of shape (n, d), −∞ where it is negligible."""
+def log_densities(terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
+    """Logarithm (n, K) of each term, times a factor, at x (n, d), −∞ where it is negligible."""
     u = [term.whiten(x) for term in terms]
     found = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
-    log_prefactors = torch.stack(found, 1)
+    log_prefactors = torch.stack(found, 1) + log_factor
     return log_prefactors + log_values(terms, u, log_prefactors)
 
 
@@ -273,12 +273,7 @@ def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tenso
 def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None:
     """Refuse conditions `x` (n, t) that have no density, or that are too far away for one.
 
-    Parameters
-    ----------
-    terms : sequence of Term
-    x : Tensor of shape (n, t)
-    log_prefactor : Tensor of shape (n,)
-        The largest of the terms'.
+    `log_prefactor` (n,) is the largest of the terms'.
     """
     if x.shape[1] == 0:
         return

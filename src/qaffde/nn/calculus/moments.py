@@ -12,16 +12,11 @@ from qaffde.nn.calculus.terms import Term
 
 
 def term_mean(term: Term, x: Tensor, mean_q: Tensor) -> Tensor:
-    r"""Means (n, d − t) of the last columns of a term, given the first.
+    r"""Means (n, d − t) of the last columns of a term, given the first, `x` of shape (n, t).
 
     Along a coordinate v of the law, :math:`E[v e^{i\omega v}] = i E[v \sin \omega v]`: one form in
-    the cosines and sines of the phases that x gives.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n, t)
-    mean_q : Tensor of shape (n,)
-        Mean of q over the last columns, given x.
+    the cosines and sines of the phases that x gives. `mean_q` (n,) is the mean of q over the last
+    columns, given x.
     """
     t, u = x.shape[1], term.whiten(x)
     if not term.form.W.any():
@@ -66,13 +61,7 @@ def term_second_moment(term: Term, origin: Tensor) -> Tensor:
 
 
 class PairMoments:
-    """Moments of a product law at all differences and sums of D frequencies, each (D, D).
-
-    Parameters
-    ----------
-    law : Law
-    W : Tensor of shape (D, d)
-    """
+    """Moments of a product law at all differences and sums of frequencies (D, d), each (D, D)."""
 
     def __init__(self, law: Law, W: Tensor) -> None:
         self.law, self.W = law, W

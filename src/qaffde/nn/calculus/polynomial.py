@@ -123,14 +123,9 @@ class Coefficients(ABC):
 
 
 class SquaredCoefficients(Coefficients):
-    r"""The form :math:`\lVert \operatorname{Re} F z \rVert^2`.
+    r"""The form :math:`\lVert \operatorname{Re} F z \rVert^2` of a real or complex F, (r, H).
 
     Cheaper to evaluate than B and E as long as r is small against H, and free of cancellation.
-
-    Parameters
-    ----------
-    F : Tensor of shape (r, H)
-        Real or complex.
 
     Examples
     --------
@@ -186,16 +181,9 @@ class SquaredCoefficients(Coefficients):
 
 
 class IntegratedCoefficients(Coefficients):
-    """The form that integration leaves; its B and E are computed when first needed.
+    """The form that integration leaves of a source; its B and E are computed when first needed.
 
-    Parameters
-    ----------
-    source : Coefficients
-        Before the integration.
-    law : Law
-        Of each coordinate that is integrated out.
-    W : Tensor of shape (H, k)
-        Frequencies along those coordinates.
+    Coordinates of a law, of frequencies W of shape (H, k), are integrated out.
     """
 
     needs_sines = cancels = True
@@ -226,15 +214,8 @@ class IntegratedCoefficients(Coefficients):
 def merged_frequencies(W: Tensor, b: Tensor, L: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Write L cos(Wu + b) as Re F e^{i(W′u + b′)} with every frequency only once.
 
-    Parameters
-    ----------
-    W, b : Tensors of shapes (D, d), (D,)
-    L : Tensor of shape (r, D)
-
-    Returns
-    -------
-    W, b, F : Tensors of shapes (H, d), (H,), (r, H)
-        As they were where no frequency repeats; otherwise b is zero and F complex.
+    For W, b and L of shapes (D, d), (D,) and (r, D) these are W′, b′ and F of shapes (H, d), (H,)
+    and (r, H): as they were where no frequency repeats; otherwise b′ is zero and F complex.
 
     Examples
     --------
@@ -253,14 +234,9 @@ def merged_frequencies(W: Tensor, b: Tensor, L: Tensor) -> tuple[Tensor, Tensor,
 
 @dataclass(frozen=True)
 class TrigonometricForm:
-    """The polynomial q(Wu + b).
+    """The polynomial q(Wu + b), with frequencies and phases of shapes (H, d), (H,).
 
-    Parameters
-    ----------
-    W, b : Tensors of shapes (H, d), (H,)
-        Frequencies and phases.
-    coefficients : Coefficients
-        q; shared by all forms that differ in their frequencies and phases alone.
+    Forms that differ in these alone share the coefficients of q.
     """
 
     W: Tensor

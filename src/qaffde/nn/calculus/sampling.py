@@ -37,13 +37,9 @@ MIN_PROPOSALS = 256
 
 
 def sample_term(term: Term, x: Tensor, mean_q: Tensor, generator: Generator) -> Tensor:
-    """Draws (n, d − t) of the last columns of a term, given the first.
+    """Draws (n, d − t) of the last columns of a term, given the first, `x` of shape (n, t).
 
-    Parameters
-    ----------
-    x : Tensor of shape (n, t)
-    mean_q : Tensor of shape (n,)
-        Mean of q over the last columns, given x.
+    `mean_q` (n,) is the mean of q over the last columns, given x.
     """
     u = term.whiten(x)
     if x.shape[1] == 0 and term.shortcut is not None:

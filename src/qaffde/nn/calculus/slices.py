@@ -57,11 +57,6 @@ def nothing() -> None:
 class Slices:
     """A density of its last columns, one or two, where its first ones have given values.
 
-    Parameters
-    ----------
-    density : BornMixture or MappedMixture
-        Of the columns given, then of those shown.
-
     Examples
     --------
     >>> from qaffde.nn import BornDensity, BoxMeasure, FourierFeatures, expand
@@ -161,23 +156,12 @@ class Slices:
         draft: bool = False,
         check: Check = nothing,
     ) -> "Cells":
-        """Masses of even cells along each axis, and of what lies beyond them.
+        """Masses of even cells between the ends of each axis, and of what lies beyond them.
 
-        Parameters
-        ----------
-        given : Tensor of shape (t,)
-        ends : sequence of pairs
-            Of each axis.
-        n_cells : int
-            Along each axis.
-        nodes : sequence of int
-            How many points along each axis the polynomials may be read at, increasing.
-        budget : float, default=inf
-            Multiplications that may be spent; the most nodes that it allows are taken.
-        draft : bool, default=False
-            Whether to leave out whatever a picture that moves does not show.
-        check : callable, optional
-            Called before each part of the work; may raise to stop it.
+        `nodes` are increasing numbers of points along each axis that polynomials may be read at;
+        the most that a budget of multiplications allows are taken. A draft leaves out whatever a
+        picture that moves does not show. `check` is called before each part of the work, and may
+        raise to stop it.
         """
         if self.maps is not None:
             own = [self.maps.select([len(given) + k]) for k in range(len(ends))]
@@ -255,13 +239,9 @@ class Slices:
     ) -> "Cells":
         """Masses of the cells of a plane whose strips have the exact masses of the two columns.
 
-        More nodes are taken, as long as there are any, where strips fall short. What is left of
-        it is scaled away, strip by strip along both axes in turn.
-
-        Parameters
-        ----------
-        sides : sequence of two Tensors of shape (n_cells + 2,)
-            Exact masses of each column.
+        These are the two `sides`, each of shape (n_cells + 2,). More nodes are taken, as long as
+        there are any, where strips fall short. What is left of it is scaled away, strip by strip
+        along both axes in turn.
         """
         first, second = sides
         for n in nodes:

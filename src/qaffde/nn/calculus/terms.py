@@ -24,16 +24,7 @@ from qaffde.nn.calculus.polynomial import TrigonometricForm
 
 @dataclass(frozen=True)
 class Shortcut:
-    """Values of one form of two columns by the series of its lattice.
-
-    Parameters
-    ----------
-    form : TrigonometricForm
-    series : LatticeSeries
-        Of x = m + C u.
-    offset, scale : Tensors of shapes (2,), (2, 2)
-        m and the lower-triangular C.
-    """
+    """Values of one form of two columns by the series, in x = m + C u, of its lattice."""
 
     form: TrigonometricForm
     series: QF.LatticeSeries
@@ -51,18 +42,9 @@ class Shortcut:
 class Term:
     """A base times a trigonometric polynomial, not necessarily of mass one.
 
-    Parameters
-    ----------
-    log_coefficient : Tensor of shape ()
-        κ.
-    law : Law
-        Of each coordinate of u.
-    offset, scale : Tensors of shapes (d,), (d, d)
-        m and the lower-triangular C.
-    form : TrigonometricForm
-        q.
-    lattice : Shortcut, optional
-        To its values, or to those of a form that it had.
+    `log_coefficient` is κ, `law` that of each coordinate of u, `offset` m and `scale` the
+    lower-triangular C, of shapes (d,) and (d, d), `form` q. The shortcut is one to the values of
+    q, or to those of a form that the term had.
     """
 
     log_coefficient: Tensor

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import random_correlation
 from sklearn.utils import check_scalar
 
-from qaffde.targets.base import FloatArray, RandomState, Target, gaussian_support
+from experiments.targets.base import FloatArray, RandomState, Target, gaussian_support
 
 
 class EqualGaussians(Target):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from qaffde.metrics import (
+from experiments.metrics import (
     METRICS,
     density_metrics,
     excess_nll,
@@ -14,7 +14,7 @@ from qaffde.metrics import (
     mean_absolute_error,
     spearman,
 )
-from qaffde.targets import EqualGaussians
+from experiments.targets import EqualGaussians
 
 TRUE = np.array([-1.0, -2.0, -3.5, -0.5, -7.0])
 ESTIMATE = np.array([-1.5, -1.8, -3.0, -0.4, -9.0])

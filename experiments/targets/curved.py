@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from qaffde.targets.base import FloatArray, Target, gaussian_support, tail_quantile
+from experiments.targets.base import FloatArray, Target, gaussian_support, tail_quantile
 
 
 class RingPotential(Target):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from qaffde.targets import PLANAR, TARGETS, get_target, random_gmm
+from experiments.targets import PLANAR, TARGETS, get_target, random_gmm
 
 every_target = pytest.mark.parametrize(
     "target", [*TARGETS.values(), random_gmm(1), random_gmm(3, scale=0.2)], ids=repr

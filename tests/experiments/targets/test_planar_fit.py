@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import binomtest, chisquare, kstest
 
-from qaffde.targets import PLANAR, TARGETS, EqualGaussians, RidgePotential
-from qaffde.targets.curved import Ridge
+from experiments.targets import PLANAR, TARGETS, EqualGaussians, RidgePotential
+from experiments.targets.curved import Ridge
 
 N_SAMPLES = 50_000
 N_CELLS, N_NODES = 40, 10  # cells a column, Gauss-Legendre nodes a cell

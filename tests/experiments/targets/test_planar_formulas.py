@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from qaffde.targets import PLANAR, TARGETS, random_gmm
+from experiments.targets import PLANAR, TARGETS, random_gmm
 
 rng = np.random.default_rng(0)
 POINTS = rng.uniform([-4, -4], [4, 4], (40, 2))

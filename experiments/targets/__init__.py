@@ -1,15 +1,27 @@
 """Benchmark densities: the truth by formula, and exact samples.
 
->>> from qaffde.targets import get_target
+>>> from experiments.targets import get_target
 >>> target = get_target("arc")
 >>> X = target.sample(1000, random_state=0)
 >>> target.log_prob(X).shape
 (1000,)
 """
 
-from qaffde.targets.base import Target
-from qaffde.targets.curved import Arc, RidgePotential, RingPotential, SwissRoll, ridge_potentials
-from qaffde.targets.gaussians import EqualGaussians, bimodal_l, binomial, random_gmm, star_eight
+from experiments.targets.base import Target
+from experiments.targets.curved import (
+    Arc,
+    RidgePotential,
+    RingPotential,
+    SwissRoll,
+    ridge_potentials,
+)
+from experiments.targets.gaussians import (
+    EqualGaussians,
+    bimodal_l,
+    binomial,
+    random_gmm,
+    star_eight,
+)
 
 TARGETS: dict[str, Target] = {
     target.name: target

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp, ndtr
 from scipy.stats import chisquare, kstest, multivariate_normal
 
-from qaffde.targets import random_gmm
+from experiments.targets import random_gmm
 
 DIMS = range(1, 11)
 SCALES = [1.0, 0.2]

@@ -1,4 +1,4 @@
-"""``qaffde demo``: a benchmark density whose truth is known, its estimates and a picture.
+"""``python -m experiments demo``: a benchmark density, its estimates and a picture.
 
 Every method gets the same training rows and is judged on the same test rows; none of them sees
 the true density.
@@ -11,9 +11,12 @@ import numpy as np
 import typer
 from typer import Option
 
+from experiments.metrics import density_metrics
+from experiments.targets import TARGETS, Target
 from qaffde.cli.compare import judge, make_rivals
 from qaffde.cli.options import Json, Picture
 from qaffde.cli.output import check_output, note, print_facts, print_table, usage
+from qaffde.plot.style import import_pyplot
 from qaffde.streams.blocks import Array
 
 TEST_ROWS, SHOWN_ROWS = 10_000, 4000
@@ -32,22 +35,13 @@ COLUMNS = {
 
 def demo(
     *,
-    target: Annotated[
-        str,
-        Option(
-            help="One of arc, bimodal_l, binomial, potential_1, potential_2, potential_3, "
-            "potential_4, star_eight, swiss_roll."
-        ),
-    ] = "swiss_roll",
+    target: Annotated[str, Option(help=f"One of {', '.join(TARGETS)}.")] = "swiss_roll",
     rows: Annotated[int, Option(min=100, help="Training rows.")] = 10_000,
     methods: Annotated[str, Option(help="Methods, by commas.")] = "qaffde,qaffde-sgd,kde,nsf",
     output: Picture = Path("demo.png"),
     json: Json = False,
 ) -> None:
     """Fit QAFFDE to a benchmark density beside other methods, and draw them."""
-    from qaffde.metrics import density_metrics
-    from qaffde.targets import TARGETS
-
     if target not in TARGETS:
         raise usage(f"unknown target {target!r}; choose one of {', '.join(TARGETS)}")
     check_output(output)
@@ -101,13 +95,11 @@ def midpoints(box: Array) -> tuple[Array, float]:
 def draw(
     densities: dict[str, Array],
     figures: dict[str, dict[str, float]],
-    target: Any,
+    target: Target,
     X: Array,
     path: Path,
 ) -> None:
     """Draw truth, data and estimates side by side on one color scale."""
-    from qaffde.plot.style import import_pyplot
-
     plt = import_pyplot()
     colors = plt.get_cmap("viridis")
     scale = plt.matplotlib.colors.PowerNorm(0.5, vmin=0, vmax=densities["truth"].max())

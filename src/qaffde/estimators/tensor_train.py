@@ -1,0 +1,229 @@
+"""QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
+
+import math
+from dataclasses import replace
+from typing import Any, Self
+from warnings import warn
+
+import torch
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.calculus import BornEstimator
+from qaffde.kinds import Kind, Real
+from qaffde.nn import AtomColumn, ColumnMap, RealColumn, TableColumn, TableDensity
+from qaffde.parameters import (
+    check_count,
+    check_inside,
+    check_kind,
+    check_positive,
+    generator_from,
+    read_bounds,
+)
+from qaffde.selection import SelectionPolicy, Source
+from qaffde.selection.policy import DEFAULT_POLICY
+from qaffde.selection.summary import Moments, units
+from qaffde.selection.tables import table_columns
+from qaffde.streams import Chunks
+from qaffde.training.run import Run
+from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
+
+MAX_CELLS, CELL_ROWS = 150, 100
+"""Cells of the histogram that says where functions are dense: at most, and rows for each."""
+
+
+class QAFFDETensorTrain(BornEstimator):
+    r"""Density of many columns by the Born rule of a tensor train (matrix-product state).
+
+    Every column is mapped to its normal scores z and has K orthonormal functions e of its own.
+    The amplitude is a product of matrices, one for each column,
+
+    .. math:: p(x) = \lVert A_1(z_1) A_2(z_2) \cdots A_d(z_d) \rVert^2
+              \prod_t \varphi(z_t)\, z_t'(x_t), \qquad
+              A_t(z) = W_t \operatorname{diag}(V_t e(z))
+
+    trained by maximum likelihood. It integrates to one exactly; marginals, conditionals, boxes,
+    distribution functions and draws are products of the same matrices, at a cost that is linear in
+    the columns. Where one density matrix of joint features (:class:`QAFFDE`) ends at a few
+    columns, a train goes on. Columns that are (nearly) linear functions of each other need large
+    bonds; a mixture of Gaussians, the base measure of :class:`QAFFDESGD`, suits them better.
+
+    Parameters
+    ----------
+    n_features : int or "auto", default="auto"
+        Number K of functions of a column; "auto" is up to 48, fewer for few rows.
+    bond : int or "auto", default="auto"
+        Size χ of the matrices; "auto" is up to 128, by the cube root of the number of rows.
+    rank : int or "auto", default="auto"
+        Number of amplitudes whose squares are summed; "auto" is 8.
+    bounds : pair or d pairs of floats, optional
+        Ends of the values that columns of numbers can have, None where there is none. No mass
+        lies beyond.
+    columns : "auto", None or dict of {int or str: kind}, default="auto"
+        Kinds of the columns: ``{"hour": "periodic:24", "city": "category", "rain": "atom:0"}``.
+        "auto" finds the others in data frames; columns of arrays are real numbers.
+    training : TensorTrainConfig, optional
+        Steps, batches, learning rate and ridge; the parameters above come first.
+    time_limit : float or None, default=None
+        Seconds. As many steps are taken as fit into it.
+    verbose : bool, default=False
+        Print progress.
+    policy : SelectionPolicy, optional
+        Constants of the maps of columns.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    density_ : qaffde.nn.TableDensity
+        The fitted density, a torch module.
+    bond_, rank_ : int
+    history_ : qaffde.training.History
+        Of the training.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X had names
+
+    References
+    ----------
+    Han et al., "Unsupervised generative modeling using matrix product states", 2018. Novikov et
+    al., "Tensor-train density estimation", 2021. Loconte et al., "Subtractive mixture models via
+    squaring", 2024.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 2)) @ [[1, 0.8], [0, 0.6]]
+    >>> model = QAFFDETensorTrain(random_state=0).fit(X)
+    >>> model.condition({0: 1.0}).mean().round(1)  # the true mean is 0.8
+    array([0.8])
+    """
+
+    def __init__(
+        self,
+        n_features: int | str = "auto",
+        bond: int | str = "auto",
+        rank: int | str = "auto",
+        bounds: Any = None,
+        columns: Any = "auto",
+        *,
+        training: TensorTrainConfig | None = None,
+        time_limit: float | None = None,
+        verbose: bool = False,
+        policy: SelectionPolicy | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_features = n_features
+        self.bond = bond
+        self.rank = rank
+        self.bounds = bounds
+        self.columns = columns
+        self.training = training
+        self.time_limit = time_limit
+        self.verbose = verbose
+        self.policy = policy
+        self.random_state = random_state
+
+    @all_or_nothing
+    def fit(
+        self,
+        X: ArrayLike | Chunks | Source,
+        y: None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the density to the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a source of chunks
+            A source of chunks, as in :meth:`QAFFDE.fit`, is fitted by a sample of a million rows.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n,), optional
+            Chunks bring their own weights.
+        """
+        self._check()
+        source = self._source(X, sample_weight)
+        run = Run(self.time_limit, verbose=bool(self.verbose))
+        generator = generator_from(self.random_state)
+        rows, weight = source.rows(generator.initial_seed())
+        columns = self._columns(rows, weight, generator.initial_seed())
+        parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
+        kinds = [part for column in columns for part in column.parts]
+        config = self._config(len(rows))
+        knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
+        train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
+        if history.stopped_by == "time_limit":
+            warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
+        self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
+        self.bond_, self.rank_, self.history_ = max(train.bonds), train.end.shape[1], history
+        return self
+
+    def _check(self) -> None:
+        for name in ("n_features", "bond", "rank"):
+            check_count(name, getattr(self, name), auto=True)
+        check_kind("training", self.training, TensorTrainConfig)
+        check_kind("policy", self.policy, SelectionPolicy)
+        check_positive("time_limit", self.time_limit, optional=True)
+
+    def _columns(self, rows: Tensor, weight: Tensor, seed: int) -> list[TableColumn]:
+        """Columns as parts, those of real numbers behind maps to their normal scores."""
+        ends = read_bounds(self.bounds, rows.shape[1])
+        check_inside(ends, rows, range(len(rows)))
+        kinds = [Real()] * rows.shape[1] if self.schema_ is None else self.schema_.kinds
+        if ends is not None:
+            kinds = [_bounded(kind, own.tolist()) for kind, own in zip(kinds, ends.T, strict=True)]
+        policy = DEFAULT_POLICY if self.policy is None else self.policy
+        columns = table_columns(rows, weight, kinds, policy, seed, mapped=True, auto=False)
+        for column, x in zip(columns, rows.T, strict=True):
+            standardize_plain(column, x, weight)
+        return columns
+
+    def _config(self, n: int) -> TensorTrainConfig:
+        """Settings of the training for n rows."""
+        config = TensorTrainConfig() if self.training is None else self.training
+        given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
+        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
+        return replace(config.for_rows(n), **numbers)
+
+    def _spectrum(self) -> Tensor:
+        check_is_fitted(self)
+        train: Any = self.density_.density
+        spectrum: Tensor = train.spectrum()
+        return spectrum
+
+
+def _bounded(kind: Kind, ends: list[float]) -> Kind:
+    """A real column between ends, NaN where there is none."""
+    lower, upper = (None if math.isnan(end) else end for end in ends)
+    return Real(lower, upper) if kind == Real() else kind
+
+
+def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
+    """Knots of the functions of each part of a column with values (n,)."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn):
+        return [None]
+    known = x[~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)]
+    n_cells = min(MAX_CELLS, len(known) // CELL_ROWS)
+    knots: list[Tensor | None] = [None]
+    if n_cells > 1:
+        knots = [
+            resolution_knots(
+                known, lambda at: torch.special.ndtr(real.encode(at)[0][:, 0]), n_cells
+            )
+        ]
+    return [None, *knots] if isinstance(column, AtomColumn) else knots
+
+
+def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:
+    """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn) or not real.map.is_identity:
+        return
+    known = ~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)
+    location, scale = units(Moments.of(x[known, None], weight[known]))
+    sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    real.map = ColumnMap(location + scale * sides, sides, (1 / scale).expand(2).clone())

@@ -1,0 +1,226 @@
+"""Columns out of tables and back: arrays, and pandas, polars and pyarrow through narwhals."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+DAY = 86_400_000_000
+"""Microseconds of a day, which is the unit of dates."""
+DATETIME = re.compile(r"Datetime\(time_unit='(\w+)', time_zone='?(.*?)'?\)")
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """A column as it was given.
+
+    Parameters
+    ----------
+    name : str or int
+        Its name, or its number where it has none.
+    dtype : str
+    values : ndarray of shape (n,)
+        Numbers with NaN for gaps, or objects with None for them.
+    labels : tuple, optional
+        All categories, where the dtype tells them.
+    """
+
+    name: str | int
+    dtype: str
+    values: NDArray[Any]
+    labels: tuple[Any, ...] | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are numbers."""
+        return bool(self.values.dtype.kind == "f")
+
+
+def as_frame(X: Any) -> Any:
+    """A data frame in memory as narwhals' one; None for anything else."""
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        raise ValueError("two columns have the same name; rename one of them") from None
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def read_columns(X: Any) -> tuple[list[Values], str | None]:
+    """Columns of a table, and the library of its frame; None for an array.
+
+    Examples
+    --------
+    >>> columns, library = read_columns([["a", 1.0], ["b", 2.0]])
+    >>> [column.values.tolist() for column in columns], library
+    ([['a', 'b'], [1.0, 2.0]], None)
+    """
+    frame = as_frame(X)
+    if frame is None:
+        return _of_array(X), None
+    own = frame.implementation
+    library = "pandas" if own.is_pandas_like() else own.value
+    named = all(isinstance(name, str) for name in frame.columns)
+    return [
+        _of_series(series, series.name if named else k, library)
+        for k, series in enumerate(frame.iter_columns())
+    ], library
+
+
+def _of_array(X: Any) -> list[Values]:
+    try:
+        array = np.asarray(X)
+        array = array if array.dtype.kind in "biuf" else np.asarray(X, dtype=object)
+    except ValueError:
+        raise ValueError("the rows differ in length; a table has equally many in each") from None
+    if array.ndim != 2:
+        raise ValueError(f"a table has the shape (n, d), got an array of shape {array.shape}")
+    if array.dtype.kind != "O":
+        numbers = array.astype(np.float64)
+        return [Values(k, str(array.dtype), column) for k, column in enumerate(numbers.T)]
+    return [Values(k, "object", tidy(k, column.tolist())) for k, column in enumerate(array.T)]
+
+
+def _of_series(series: Any, name: str | int, library: str) -> Values:
+    dtype = str(series.to_native().dtype) if library == "pandas" else str(series.dtype)
+    kind = series.dtype
+    if kind.is_numeric():
+        return Values(name, dtype, np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64))
+    if kind in (nw.Date, nw.Datetime):
+        return Values(name, dtype, _days(series))
+    gaps = series.is_null().to_list()
+    given = [None if gap else v for gap, v in zip(gaps, series.to_list(), strict=True)]
+    if kind in (nw.Categorical, nw.Enum):
+        words = "Enum" if kind == nw.Enum else "Categorical"
+        return Values(name, words, _objects(given), _labels(series, given))
+    if kind in (nw.String, nw.Boolean, nw.Object) or all(gaps):
+        return Values(name, dtype, tidy(name, given))
+    raise ValueError(
+        f"column {name!r} has the dtype {dtype}, which is neither numbers, text, bools, dates nor "
+        "categories; convert or drop it"
+    )
+
+
+def _days(series: Any) -> NDArray[np.float64]:
+    """Days since 1970, in UTC where the dates have a time zone."""
+    moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
+    return np.array(moments.dt.timestamp("us").cast(nw.Float64).to_numpy()) / DAY
+
+
+def _labels(series: Any, given: Sequence[Any]) -> tuple[Any, ...]:
+    """Categories in their order; those of polars without an order are shared between frames."""
+    if series.dtype == nw.Enum:
+        return tuple(series.dtype.categories)
+    if series.implementation.is_polars():
+        return tuple(sorted({value for value in given if value is not None}))
+    return tuple(series.cat.get_categories().to_list())
+
+
+def tidy(name: str | int, values: Sequence[Any]) -> NDArray[Any]:
+    """Objects as numbers if they are; None for gaps otherwise.
+
+    Examples
+    --------
+    >>> tidy("a", [1, None]).tolist(), tidy("a", ["x", float("nan")]).tolist()
+    ([1.0, nan], ['x', None])
+    """
+    known = [None if is_gap(value) else value for value in values]
+    types = {type(value) for value in known if value is not None}
+    words, bools = {str, np.str_}, {bool, np.bool_}
+    if types and (types <= words or types <= bools):
+        return _objects(known)
+    if types & words or types & bools:
+        shown = next(v for v in known if type(v) in words | bools)
+        other = next(v for v in known if v is not None and type(v) is not type(shown))
+        raise ValueError(
+            f"column {name!r} mixes {type(shown).__name__} ({shown!r}) and "
+            f"{type(other).__name__} ({other!r}); make all of them text, or all of them numbers"
+        )
+    try:
+        return np.array([np.nan if v is None else float(v) for v in known], dtype=np.float64)
+    except (TypeError, ValueError):
+        odd = next(value for value in known if value is not None)
+        raise ValueError(
+            f"column {name!r} holds objects of the type {type(odd).__name__}, which is neither "
+            "text nor a number; convert or drop it"
+        ) from None
+
+
+def is_gap(value: Any) -> bool:
+    """Whether a value is None, NaN, NA or NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def make_frame(columns: Sequence[Values], library: str | None) -> Any:
+    """A table of some library from its columns, in their dtypes; the reverse of `read_columns`."""
+    if library is None:
+        numeric = all(column.is_numeric for column in columns)
+        arrays = [column.values if numeric else column.values.astype(object) for column in columns]
+        return np.stack(arrays, axis=1)
+    parts = [_series(column, library).to_frame() for column in columns]
+    frame = nw.concat(parts, how="horizontal").to_native()
+    if library == "pandas" and not isinstance(columns[0].name, str):
+        frame.columns = [column.name for column in columns]
+    return frame
+
+
+def _series(column: Values, library: Any) -> Any:
+    """A series of a library in the column's dtype."""
+    name, dtype, labels = str(column.name), column.dtype, column.labels
+    values = [None if is_gap(v) else v for v in column.values.tolist()]
+    if labels is not None:
+        return _categorical(name, values, dtype, labels, library)
+    if is_date(dtype):
+        return _dates(name, values, dtype, library)
+    if library == "pandas":
+        import pandas as pd
+
+        return nw.from_native(pd.Series(values, name=name).astype(dtype), series_only=True)
+    series = nw.new_series(name, values, backend=library)
+    kind: Any = getattr(nw, dtype, None)
+    known = isinstance(kind, type) and issubclass(kind, nw.dtypes.DType)
+    return series.cast(kind) if known else series
+
+
+def _categorical(
+    name: str, values: list[Any], dtype: str, labels: tuple[Any, ...], library: Any
+) -> Any:
+    if library == "pandas":
+        import pandas as pd
+
+        own = pd.CategoricalDtype(list(labels), ordered=dtype == "Enum")
+        return nw.from_native(pd.Series(values, name=name, dtype=own), series_only=True)
+    kind = nw.Enum(labels) if dtype == "Enum" else nw.Categorical
+    return nw.new_series(name, values, nw.String, backend=library).cast(kind)
+
+
+def is_date(dtype: str) -> bool:
+    """Whether a dtype is one of dates or moments."""
+    return dtype.startswith(("Date", "datetime64", "timestamp"))
+
+
+def _dates(name: str, values: list[float | None], dtype: str, library: Any) -> Any:
+    moments = [None if v is None else round(v * DAY) for v in values]
+    if library == "pandas":
+        import pandas as pd
+
+        parsed = pd.to_datetime(pd.Series(moments, name=name, dtype="Int64"), unit="us", utc=True)
+        parsed = parsed if "," in dtype else parsed.dt.tz_localize(None)
+        return nw.from_native(parsed.astype(dtype), series_only=True)
+    series = nw.new_series(name, moments, nw.Int64, backend=library)
+    unit: Any
+    unit, zone = found.groups() if (found := DATETIME.fullmatch(dtype)) else ("us", "None")
+    own = nw.Datetime("us", None if zone == "None" else zone)
+    series = series.cast(own)
+    return series.cast(nw.Date if dtype == "Date" else nw.Datetime(unit, own.time_zone))

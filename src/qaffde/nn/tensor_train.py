@@ -1,0 +1,457 @@
+r"""Tensor trains: the Born rule for a matrix-product state of many parts of a table.
+
+.. math:: p(x) = \lVert \Psi(x) \rVert^2 \prod_t m_t(x_t), \qquad
+          \Psi(x) = S\, A_1(x_1)\, A_2(x_2) \cdots A_d(x_d)\, E, \qquad
+          A_t(x) = W_t \operatorname{diag}(V_t e_t(x))
+
+with functions :math:`e_t` of each part that are orthonormal under its own law :math:`m_t`
+(:mod:`qaffde.nn.column_basis`). The core :math:`A_t^k = W_t \operatorname{diag}(V_t^k)` of the
+function k is a matrix of χ × χ numbers, the bond; all K cores of a part share W. At the same cost
+for a row, that allows a larger bond than K free matrices (Loconte et al., "Subtractive mixture
+models via squaring", 2024, find the same for trees), and K does not enter contractions at all:
+they carry a matrix ρ from part to part,
+
+.. math:: \rho \leftarrow (W^\top \rho\, W) \circ Q
+
+where the part puts in for Q
+
+====================  =========================================================
+has the value x       :math:`v v^\top` with :math:`v = V e(x)`
+is integrated out     :math:`V V^\top`
+lies in a region      :math:`V G V^\top` with :math:`G_{kl} = \int e_k e_l\, dm`
+====================  =========================================================
+
+The mass of all is one. Marginals and conditionals are trains again: what lies to the left or right
+of the parts that are kept becomes S or E, a part at its value a factor of the next W.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.column_basis import ColumnBasis
+from qaffde.nn.parts import Part, PartsDensity, Region, circle_rule
+
+BLOCK_NUMBERS = 2**22
+"""Numbers that a contraction takes at once."""
+OUT = -1
+"""Place of a part that is integrated out."""
+REACH, PANELS, PLANE_PANELS = 10.0, 128, 32
+"""Of the quadrature on a line: its ends, and its panels, fewer in a plane."""
+NEGLIGIBLE = 1e-15
+"""Share of the largest eigenvalue of a matrix that its factor leaves out."""
+
+Operator = Tensor
+"""Vectors v (n, χ) where a part has values, else matrices Q (n, χ, χ)."""
+
+
+class TensorTrain(PartsDensity):
+    r"""Density of d parts by the Born rule of a tensor train.
+
+    Parameters
+    ----------
+    mixers : iterable of Tensors of shape (bond, next bond)
+        W of each part, parameters.
+    loadings : iterable of Tensors of shape (next bond, K)
+        V of each part, parameters.
+    bases : iterable of ColumnBasis
+        Of each part.
+    places : sequence of int, optional
+        Number of each part, −1 where it is integrated out; by default their order.
+    start, end : Tensors of shapes (s, first bond) and (last bond, r), optional
+        S, by default one row of ones, and E, a parameter, by default one column of ones.
+
+    Examples
+    --------
+    >>> from qaffde.nn import WaveBasis
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> train = TensorTrain.draw([WaveBasis(4)] * 3, bond=5, generator=generator)
+    >>> x = torch.randn(1, 3, generator=generator).double()
+    >>> given = train.condition([1], x[0, 1:2]).log_prob(x[:, [0, 2]])
+    >>> torch.allclose(train.log_prob(x), given + train.marginal([1]).log_prob(x[:, 1:2]))
+    True
+    >>> unknown = torch.tensor([[torch.nan, 0.5, torch.nan]]).double()
+    >>> torch.allclose(train.log_prob(unknown), train.marginal([1]).log_prob(unknown[:, 1:2]))
+    True
+    """
+
+    start: Tensor
+
+    def __init__(
+        self,
+        mixers: Iterable[Tensor],
+        loadings: Iterable[Tensor],
+        bases: Iterable[nn.Module],
+        places: Sequence[int] | None = None,
+        start: Tensor | None = None,
+        end: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.mixers = nn.ParameterList(nn.Parameter(W) for W in mixers)
+        self.loadings = nn.ParameterList(nn.Parameter(V) for V in loadings)
+        self.bases = nn.ModuleList(bases)
+        self.places = list(range(len(self.bases))) if places is None else list(places)
+        first, last = self.mixers[0], self.mixers[len(self.mixers) - 1]
+        self.register_buffer("start", first.new_ones(1, len(first)) if start is None else start)
+        self.end = nn.Parameter(last.new_ones(last.shape[1], 1) if end is None else end)
+
+    @classmethod
+    def draw(
+        cls,
+        bases: Sequence[ColumnBasis],
+        bond: int,
+        *,
+        rank: int = 1,
+        noise: float = 0.5,
+        places: Sequence[int] | None = None,
+        generator: Generator,
+    ) -> "TensorTrain":
+        """A random train: independent parts, and noise that falls with a function's frequency."""
+
+        def normal(*shape: int) -> Tensor:
+            return noise * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+        bonds = [1, *[bond] * len(bases)]
+        mixers = [normal(a, b) / math.sqrt(b) + torch.eye(a, b) for a, b in pairwise(bonds)]
+        loadings = [
+            normal(bond, basis.n_functions) / (1 + basis.roughness).sqrt() for basis in bases
+        ]
+        for V in loadings:
+            V[:, 0] += 1
+        end = 1 + normal(bond, rank)
+        return cls(mixers, loadings, bases, places, end=end).normalized()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:  # type: ignore[override]
+        """Kinds of the parts."""
+        return tuple(basis.part for basis in self._own_bases())
+
+    @property
+    def n_dims(self) -> int:
+        """The number of parts d."""
+        return sum(place != OUT for place in self.places)
+
+    @property
+    def bonds(self) -> list[int]:
+        """The bonds behind the parts."""
+        return [W.shape[1] for W in self.mixers]
+
+    def _own_bases(self) -> list[ColumnBasis]:
+        """Bases of the parts that are not integrated out, in the order of the parts."""
+        at = {place: t for t, place in enumerate(self.places)}
+        return [cast("ColumnBasis", self.bases[at[k]]) for k in range(self.n_dims)]
+
+    def _frozen(
+        self, sites: Sequence[int], places: Sequence[int], **changes: Any
+    ) -> "TensorTrain":
+        """A train of some of the parts that does not learn."""
+        given = {
+            "mixers": [self.mixers[t].detach() for t in sites],
+            "loadings": [self.loadings[t].detach() for t in sites],
+            "start": self.start,
+            "end": self.end.detach(),
+        } | changes
+        bases = [self.bases[t] for t in sites]
+        return TensorTrain(bases=bases, places=places, **given).requires_grad_(False)
+
+    @torch.no_grad()
+    def normalized(self) -> "TensorTrain":
+        """The same density with mass one, and of all that is before a part of size one."""
+        start = self.start / torch.linalg.norm(self.start)
+        rho, mixers = (start.T @ start)[None], []
+        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
+            rho, mass = _unit(carry(rho, W, Q))
+            mixers.append(W / mass.sqrt())
+        end = self.end / (rho[0] * (self.end @ self.end.T)).sum().sqrt()
+        return self._frozen(
+            range(len(self.bases)), self.places, mixers=mixers, start=start, end=end
+        )
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of the known parts of x (n, d): NaN is integrated out.
+
+        Its mass is that of :meth:`log_mass`.
+        """
+        unknown = x.isnan()
+        if not unknown.any():
+            bases = self._own_bases()
+            laws = [basis.log_law(x[:, k]).to(self.start) for k, basis in enumerate(bases)]
+            return self.contract(self.operators(x)) + torch.stack(laws).sum(0)
+        patterns, group = unknown.unique(dim=0, return_inverse=True)
+        log_p = self.start.new_zeros(len(x))
+        for number, pattern in enumerate(patterns):
+            known, rows = (~pattern).nonzero()[:, 0].tolist(), group == number
+            if known:
+                log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
+        return log_p
+
+    @torch.no_grad()
+    def spectrum(self) -> Tensor:
+        """Eigenvalues (r,) of the state that is left of the end, falling, of sum one."""
+        rho = (self.start.T @ self.start)[None]
+        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
+            rho, _ = _unit(carry(rho, W, Q))
+        lam = torch.linalg.eigvalsh(self.end.T @ rho[0] @ self.end).flip(0).clamp(min=0)
+        return lam / lam.sum()
+
+    def log_mass(self) -> Tensor:
+        """Logarithm of the integral of the density; zero once it is normalized."""
+        return self.contract(self._free_operators())[0]
+
+    def operators(self, x: Tensor) -> list[Operator]:
+        """Operators of each part at x (n, d), of those that are NaN in the first row free ones."""
+        found = self._free_operators()
+        for t, place in enumerate(self.places):
+            if place != OUT and not x[0, place].isnan():
+                e = cast("ColumnBasis", self.bases[t]).values(x[:, place])
+                found[t] = e.to(self.start) @ self.loadings[t].T
+        return found
+
+    def _free_operators(self) -> list[Operator]:
+        return [(V @ V.T)[None] for V in self.loadings]
+
+    def contract(self, operators: Sequence[Operator]) -> Tensor:
+        """Logarithm (n,) of the integral of ‖Ψ‖² under the operators of each part."""
+        pure = all(Q.ndim == 2 for Q in operators)
+        rows = min(len(self.start), self.end.shape[1]) if pure else max(self.bonds)
+        n, size = max(map(len, operators)), max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
+        blocks = [
+            [Q[k : k + size] if len(Q) > 1 else Q for Q in operators] for k in range(0, n, size)
+        ]
+        return torch.cat([self._log_square(o) if pure else self._log_trace(o) for o in blocks])
+
+    def _log_square(self, v: Sequence[Operator]) -> Tensor:
+        """Contraction of amplitudes Ψ, from the side that has fewer of them."""
+        mixers = list(self.mixers)
+        if len(self.start) <= self.end.shape[1]:
+            return log_norm(self.start, mixers, v, self.end)
+        back = [W.T for W in mixers[:0:-1]]
+        return log_norm(
+            self.end.T,
+            [torch.eye(v[0].shape[1]).to(self.end), *back],
+            v[::-1],
+            mixers[0].T @ self.start.T,
+        )
+
+    def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
+        rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)
+        for W, Q in zip(self.mixers, operators, strict=True):
+            rho, mass = _unit(carry(rho, W, Q))
+            log_p = log_p + mass.log()
+        return log_p + ((rho @ self.end) * self.end).sum((1, 2)).log()
+
+    @torch.no_grad()
+    def marginal(self, parts: Sequence[int]) -> "TensorTrain":
+        """Density of some parts, in the order given; the others are integrated out."""
+        new = {part: k for k, part in enumerate(parts)}
+        places = [new.get(place, OUT) for place in self.places]
+        kept = [t for t, place in enumerate(places) if place != OUT]
+        first, last = kept[0], kept[-1]
+        if first == 0 and last == len(places) - 1:
+            return self._frozen(range(len(places)), places)
+        rho, behind = self._around(first, last)
+        sites = range(first, last + 1)
+        if first == last:  # one part has a matrix of K × K numbers, whatever the bond
+            Q = carry(rho, self.mixers[first], behind)[0]
+            V = _factor(self.loadings[first].T @ Q @ self.loadings[first]).T
+            one, end = V.new_ones(1, len(V)), torch.eye(len(V)).to(V)
+            changes = {"mixers": [one], "loadings": [V], "start": one[:, :1], "end": end}
+        else:
+            changes = {"start": _factor(rho[0]).T, "end": _factor(behind[0])}
+        return self._frozen(sites, places[first : last + 1], **changes)
+
+    def _around(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Matrices (1, χ, χ) of all that is integrated out before and behind some parts."""
+        operators = self._free_operators()
+        rho = (self.start.T @ self.start)[None]
+        for t in range(first):
+            rho = carry(rho, self.mixers[t], operators[t])
+        behind = (self.end @ self.end.T)[None]
+        for t in range(len(operators) - 1, last, -1):
+            behind = carry_back(behind, self.mixers[t], operators[t])
+        return rho, behind
+
+    @torch.no_grad()
+    def condition(self, parts: Sequence[int], values: Tensor) -> "TensorTrain":
+        """Density of the other parts where `parts` have `values` of shape (t,)."""
+        x = torch.full((1, self.n_dims), torch.nan, dtype=torch.float64)
+        x[0, list(parts)] = values.double()
+        rest = x[0].isnan().nonzero()[:, 0].tolist()
+        sites = [t for t, p in enumerate(self.places) if p == OUT or p in rest]
+        mixers, left = [], torch.eye(self.start.shape[1]).to(self.start)
+        for t, Q in enumerate(self.operators(x)):
+            left = left @ self.mixers[t]
+            if Q.ndim == 2:
+                left = left * Q
+                left = left / left.abs().max()
+            else:
+                mixers.append(left)
+                left = torch.eye(left.shape[1]).to(left)
+        places = [rest.index(p) if (p := self.places[t]) != OUT else OUT for t in sites]
+        train = self._frozen(sites, places, mixers=mixers, end=left @ self.end).normalized()
+        if not train.end.isfinite().all():
+            given = values.tolist()
+            raise ValueError(f"no conditional density given {given}: the density is zero there")
+        return train.marginal(range(len(rest)))
+
+    @torch.no_grad()
+    def probability(self, regions: Sequence[Region]) -> tuple[Tensor, Tensor]:
+        """Probabilities (n,) of products of regions, in closed form, and zero for their errors."""
+        bounded = [k for k, region in enumerate(regions) if region is not None]
+        if not bounded:
+            return self.start.new_ones(1), self.start.new_zeros(1)
+        train = self.marginal(bounded)
+        operators = train._free_operators()
+        for t, place in enumerate(train.places):
+            if place != OUT:
+                V, basis = train.loadings[t], cast("ColumnBasis", train.bases[t])
+                operators[t] = V @ basis.gram(cast("Tensor", regions[bounded[place]])).to(V) @ V.T
+        found = train.contract(operators).exp()
+        return found.nan_to_num(0.0).clamp(0, 1), torch.zeros_like(found)
+
+    @torch.no_grad()
+    def log_prob_along(self, x: Tensor, part: int, nodes: Tensor) -> Tensor:
+        """Log-density (n, m) of a part at nodes (m,), given the known parts of rows x (n, d)."""
+        basis = self._own_bases()[part]
+        e = basis.values(nodes).to(self.start)
+        patterns, group = x.isnan().unique(dim=0, return_inverse=True)
+        found = self.start.new_empty(len(x), len(nodes))
+        for number in range(len(patterns)):
+            rows = (group == number).nonzero()[:, 0]
+            for block in rows.split(max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)):
+                state = self._state_of(x[block], part % self.n_dims)
+                found[block] = ((state @ e.T) * e.T).sum(1).clamp(min=0).log()
+        return found + basis.log_law(nodes).to(found)
+
+    def _state_of(self, x: Tensor, part: int) -> Tensor:
+        """States σ (n, K, K) of one part, given the known parts of rows that have the same."""
+        site, operators = self.places.index(part), self.operators(x)
+        rho = (self.start.T @ self.start)[None]
+        for t in range(site):
+            rho, _ = _unit(carry(rho, self.mixers[t], operators[t]))
+        behind, V = self._behind(operators)[site], self.loadings[site]
+        state, _ = _unit(V.T @ carry(rho, self.mixers[site], behind) @ V)
+        return state.expand(len(x), -1, -1)
+
+    @torch.no_grad()
+    def fill(self, x: Tensor, generator: Generator) -> Tensor:
+        """A copy of x (n, d) with a draw given the known parts of the row in place of NaN."""
+        patterns, group = x.isnan().unique(dim=0, return_inverse=True)
+        filled = x.clone()
+        for number, pattern in enumerate(patterns):
+            if pattern.any():
+                rows = group == number
+                few = max(self.bonds) if len(patterns) > 1 or not pattern.all() else 64
+                blocks = x[rows].split(max(1, BLOCK_NUMBERS // (few * max(self.bonds))))
+                filled[rows] = torch.cat([self._draw(block, generator) for block in blocks])
+        return filled
+
+    def _draw(self, x: Tensor, generator: Generator) -> Tensor:
+        """Draws part by part, given what is known or drawn before it, and known behind it.
+
+        What is integrated out is drawn too, and left out: amplitudes H (n, s, χ) are less than
+        matrices ρ = HᵀH.
+        """
+        x, operators = x.clone(), self.operators(x)
+        behind, H = self._behind(operators), self.start.expand(len(x), -1, -1)
+        for t, (place, v) in enumerate(zip(self.places, operators, strict=True)):
+            H = H @ self.mixers[t]
+            if v.ndim == 3:
+                basis, V = cast("ColumnBasis", self.bases[t]), self.loadings[t]
+                state = _states(
+                    (H.mT @ H) * behind[t] if len(self.start) > 1 else None, H, behind[t], V
+                )
+                q = torch.rand(len(x), generator=generator, dtype=torch.float64)
+                drawn = basis.quantiles(state, q)
+                v = basis.values(drawn).to(V) @ V.T
+                if place != OUT:
+                    x[:, place] = drawn.to(x)
+            H = H * v[:, None]
+            H = H / torch.linalg.vector_norm(H, dim=(1, 2), keepdim=True)
+        return x
+
+    def _behind(self, operators: Sequence[Operator]) -> list[Tensor]:
+        """Matrices (n, χ, χ) of the mass behind each part, up to factors."""
+        found = [(self.end @ self.end.T)[None]]
+        for W, Q in zip(list(self.mixers)[:0:-1], operators[:0:-1], strict=True):
+            found.append(_unit(carry_back(found[-1], W, Q))[0])
+        return found[::-1]
+
+    def quadrature(
+        self, part: int, breaks: Tensor, *, plane: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes and weights (m,) for integrals of smooth functions times the density of a part."""
+        kind = self.parts[part]
+        if kind.kind == "codes":
+            codes = torch.arange(kind.size, dtype=torch.float64)
+            return codes, torch.ones_like(codes)
+        if not kind.is_line:
+            return circle_rule()
+        even = torch.linspace(-REACH, REACH, (PLANE_PANELS if plane else PANELS) + 1).double()
+        kinks = torch.cat([breaks.double(), self._own_bases()[part].breaks()])
+        edges = torch.cat([even, kinks.clamp(-REACH, REACH)]).unique()
+        nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
+        return nodes.flatten(), weights.flatten()
+
+    def extra_repr(self) -> str:
+        """Show the bonds and the numbers of the parts."""
+        return f"bonds={self.bonds}, places={self.places}"
+
+
+def carry(rho: Tensor, W: Tensor, Q: Operator) -> Tensor:
+    """Matrices (n, b, b) that a part makes of those before it, ρ (n, a, a)."""
+    moved = W.T @ rho @ W
+    return moved * Q if Q.ndim == 3 else moved * Q[:, :, None] * Q[:, None, :]
+
+
+def carry_back(behind: Tensor, W: Tensor, Q: Operator) -> Tensor:
+    """Matrices (n, a, a) that a part makes of those behind it (n, b, b)."""
+    return W @ (behind * (Q if Q.ndim == 3 else Q[:, :, None] * Q[:, None, :])) @ W.T
+
+
+def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: Tensor) -> Tensor:
+    r"""Logarithm (n,) of :math:`\lVert S\, W_1 \operatorname{diag}(v_1) \cdots E \rVert^2`.
+
+    Amplitudes are divided by their norms on the way: products of many parts stay numbers.
+
+    Parameters
+    ----------
+    start : Tensor of shape (s, a)
+    mixers : sequence of Tensors of shape (a, b)
+    v : sequence of Tensors of shape (n, b)
+    end : Tensor of shape (b, r)
+    """
+    H, log_p = (start @ mixers[0]) * v[0][:, None], start.new_zeros(())
+    for k, W in enumerate(mixers[1:], 1):
+        size = H.detach().abs().amax((1, 2)).clamp(min=torch.finfo(H.dtype).tiny)
+        log_p = log_p + 2 * size.log()
+        H = ((H / size[:, None, None]) @ W) * v[k][:, None]
+    return log_p + (H @ end).square().sum((1, 2)).log()
+
+
+def _states(Q: Tensor | None, H: Tensor, behind: Tensor, V: Tensor) -> Tensor:
+    """States σ (n, K, K) of trace one of a part with loadings V (χ, K)."""
+    if Q is None:
+        loaded = H[:, 0, :, None] * V
+        state = loaded.mT @ (behind @ loaded)
+    else:
+        state = V.T @ Q @ V
+    return _unit(state)[0]
+
+
+def _unit(rho: Tensor) -> tuple[Tensor, Tensor]:
+    """Matrices (n, a, a) of trace one, and the traces (n,) they had."""
+    mass = rho.diagonal(dim1=1, dim2=2).sum(1)
+    return rho / mass[:, None, None], mass
+
+
+def _factor(matrix: Tensor) -> Tensor:
+    """A matrix F (n, r) with FFᵀ = M, where M (n, n) is positive semidefinite."""
+    lam, U = torch.linalg.eigh(matrix)
+    large = lam > NEGLIGIBLE * lam[-1]
+    return U[:, large] * lam[large].sqrt()

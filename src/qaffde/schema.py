@@ -1,0 +1,343 @@
+"""Schema of a table: name, kind and dtype of each column, and their values as numbers.
+
+Estimators work on numbers: categories are their places among the labels, dates are days since
+1970, and gaps are NaN. A :class:`Schema` encodes tables so, and decodes draws into tables of the
+same kind.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qaffde.frames import Values, is_date, is_gap, make_frame, read_columns, tidy
+from qaffde.kinds import Atom, Category, Integer, Kind, Label, Real, as_kind
+
+Array = NDArray[np.float64]
+
+MAX_DISTINCT = 256
+"""Whole numbers with at most so many different values, each twice on average, are integers."""
+ATOM, RARE = 0.05, 20
+"""Share of the rows that a value takes alone, and how many times that of others it must be."""
+FEW_LABELS = 20
+"""More different texts than this, most of them in one row only, name the rows."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Parameters
+    ----------
+    name : str or int
+        Its name, or its number where it has none.
+    kind : Kind
+        Categories with all their labels.
+    dtype : str
+        As its library writes it.
+    """
+
+    name: str | int
+    kind: Kind
+    dtype: str = "float64"
+
+    @cached_property
+    def codes(self) -> dict[Label, int]:
+        """Number of each label of a category."""
+        labels = self.kind.values if isinstance(self.kind, Category) else None
+        return {label: code for code, label in enumerate(labels or ())}
+
+    def encode(self, given: Values) -> Array:
+        """Values of shape (n,) as numbers; NaN for gaps."""
+        if isinstance(self.kind, Category):
+            return self._places(given)
+        return _numbers(self.name, given)
+
+    def encode_values(self, values: Any) -> Array:
+        """One value or a list of them, as in a condition, as numbers of the same shape."""
+        given = [values] if np.ndim(values) == 0 else list(values)
+        numbers = self.encode(Values(self.name, self.dtype, tidy(self.name, given)))
+        return numbers.reshape(np.shape(values))
+
+    def decode(self, numbers: Array) -> Values:
+        """Values in the column's dtype from numbers of shape (n,)."""
+        if isinstance(self.kind, Category):
+            labels = self.kind.values or ()
+            values = np.empty(len(numbers), dtype=object)
+            values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
+            own = labels if self.dtype in ("Categorical", "Enum") else None
+            return Values(self.name, self.dtype, values, own)
+        whole = "int" in self.dtype.lower()
+        return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
+
+    def check(self, numbers: Array) -> None:
+        """Reject numbers of shape (n,) that the kind does not have; gaps may be."""
+        kind = self.kind
+        self._refuse(np.isinf(numbers), numbers, "drop the row, or make it a gap (NaN)")
+        if isinstance(kind, Integer):
+            hint = f"make it real: columns={{{self.name!r}: 'real'}}"
+            self._refuse(numbers != np.rint(numbers), numbers, f"not a whole number; {hint}")
+        rest = kind.rest if isinstance(kind, Atom) else kind
+        if isinstance(rest, Real):
+            low, high = rest.lower, rest.upper
+            beyond = np.zeros(len(numbers), dtype=bool)
+            beyond |= False if low is None else numbers < low
+            beyond |= False if high is None else numbers > high
+            beyond &= numbers != kind.value if isinstance(kind, Atom) else True
+            self._refuse(beyond, numbers, f"but it is {kind}; widen its ends, or drop the row")
+
+    def _refuse(self, bad: NDArray[np.bool_], numbers: Array, why: str) -> None:
+        bad = bad & ~np.isnan(numbers)
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(f"column {self.name!r} has {numbers[row]:g} in row {row}: {why}")
+
+    def _places(self, given: Values) -> Array:
+        values = given.values.tolist()
+        try:
+            found = [np.nan if is_gap(v) else self.codes.get(v, -1) for v in values]
+        except TypeError:
+            raise ValueError(f"column {self.name!r} holds lists or dicts; drop it") from None
+        places = np.array(found, dtype=np.float64)
+        if (places < 0).any():
+            row = int((places < 0).argmax())
+            raise ValueError(
+                f"column {self.name!r} has no category {values[row]!r} (row {row}); it has "
+                f"{_few(self.codes)}. Fit with all of them: "
+                f"columns={{{self.name!r}: Category([...])}}"
+            )
+        return places
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns of a table.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+    library : str or None
+        Library of the frame: pandas, polars or pyarrow; None for an array.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"city": ["Cali", "Bogotá", "Cali"], "size": [1.5, 2.0, 2.5]})
+    >>> schema = Schema.infer(table)
+    >>> print(schema)
+    column  kind                         dtype
+    city    category of 2: Bogotá, Cali  str
+    size    real                         float64
+    >>> schema.encode(table)
+    array([[1. , 1.5],
+           [0. , 2. ],
+           [1. , 2.5]])
+    >>> schema.decode(np.array([[0.0, 1.0]]))
+         city  size
+    0  Bogotá   1.0
+    """
+
+    columns: tuple[Column, ...]
+    library: str | None = None
+
+    @classmethod
+    def infer(cls, X: Any, columns: Any = "auto") -> "Schema":
+        """Schema of a table, from its dtypes and values.
+
+        Text, bools and categorical dtypes are categories. In frames, whole numbers with few
+        different values are integers, and a value that is common among others that are not is an
+        atom. All other columns are real, as are all columns of arrays.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a data frame
+        columns : "auto", kind, list of d kinds, dict of {name or number: kind} or None
+            Kinds of all or some columns; the others are found. None makes all columns real.
+        """
+        given, library = read_columns(X)
+        if not given:
+            raise ValueError("the table has no columns")
+        if not len(given[0].values):
+            raise ValueError("the table has no rows")
+        asked = asked_kinds(columns, [v.name for v in given])
+        found = []
+        for number, values in enumerate(given):
+            kind = asked.get(number)
+            if kind is None:
+                auto = columns is not None and library is not None
+                kind = _found_kind(values) if auto else _real(values)
+            elif isinstance(kind, Category) and kind.values is None:
+                kind = Category(_labels(values))
+            found.append(Column(values.name, kind, values.dtype))
+        return cls(tuple(found), library)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Kinds of the columns."""
+        return tuple(column.kind for column in self.columns)
+
+    @property
+    def is_real(self) -> bool:
+        """Whether all columns are real."""
+        return all(isinstance(kind, Real) for kind in self.kinds)
+
+    def encode(self, X: Any) -> Array:
+        """Numbers of shape (n, d) from a table; NaN for gaps."""
+        given, library = read_columns(X)
+        if library is not None and isinstance(self.columns[0].name, str):
+            given = self._by_name(given)
+        if len(given) != len(self.columns):
+            raise ValueError(
+                f"the table has {len(given)} columns, and the fit had {len(self.columns)}: "
+                f"{_few(column.name for column in self.columns)}"
+            )
+        pairs = zip(self.columns, given, strict=True)
+        return np.stack([column.encode(values) for column, values in pairs], axis=1)
+
+    def check(self, rows: Array) -> None:
+        """Reject numbers of shape (n, d) that their columns cannot have."""
+        for column, values in zip(self.columns, rows.T, strict=True):
+            column.check(values)
+
+    def decode(self, X: Array, like: str | None = None) -> Any:
+        """Table from numbers of shape (n, d); of another library, where one is named."""
+        columns = [column.decode(x) for column, x in zip(self.columns, X.T, strict=True)]
+        return make_frame(columns, like or self.library)
+
+    def select(self, columns: Sequence[int]) -> "Schema":
+        """Schema of some columns."""
+        return replace(self, columns=tuple(self.columns[k] for k in columns))
+
+    def __str__(self) -> str:
+        lines = [("column", "kind", "dtype")]
+        for column in self.columns:
+            note = ", days since 1970" if is_date(column.dtype) else ""
+            lines.append((str(column.name), f"{column.kind}{note}", column.dtype))
+        name, kind = (max(len(line[k]) for line in lines) for k in (0, 1))
+        return "\n".join(f"{a:{name}}  {b:{kind}}  {c}" for a, b, c in lines)
+
+    def _by_name(self, given: Sequence[Values]) -> list[Values]:
+        have = {values.name: values for values in given}
+        lacking = [column.name for column in self.columns if column.name not in have]
+        if lacking:
+            raise ValueError(
+                f"the table lacks the column {lacking[0]!r}, which the fit had; it has "
+                f"{_few(have)}"
+            )
+        return [have[column.name] for column in self.columns]
+
+
+def asked_kinds(columns: Any, names: Sequence[str | int]) -> dict[int, Kind]:
+    """Kinds that were asked for, by numbers of columns.
+
+    Examples
+    --------
+    >>> asked_kinds({"age": "integer"}, ["city", "age"])
+    {1: Integer()}
+    """
+    if columns is None or (isinstance(columns, str) and columns == "auto"):
+        return {}
+    if isinstance(columns, Kind | str):
+        return {k: as_kind(columns, name) for k, name in enumerate(names)}
+    if isinstance(columns, list | tuple):
+        if len(columns) != len(names):
+            raise ValueError(f"columns has {len(columns)} kinds for {len(names)} columns")
+        columns = dict(enumerate(columns))
+    if not isinstance(columns, Mapping):
+        raise ValueError(
+            f"columns={columns!r} must be 'auto', None, a kind, a list of one kind for each "
+            "column, or a dict {column: kind}, such as {'age': 'integer'}"
+        )
+    asked = {}
+    for key, kind in columns.items():
+        place = list(names).index(key) if key in names else key
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(names):
+            raise ValueError(f"columns names {key!r}, but the table has {_few(names)}")
+        if place in asked:
+            raise ValueError(f"columns names the column {names[place]!r} twice")
+        asked[place] = as_kind(kind, key)
+    return asked
+
+
+def _found_kind(given: Values) -> Kind:
+    """Kind of a column of a frame, from its dtype and values."""
+    if not given.is_numeric:
+        labels = _labels(given)
+        if given.labels is None and FEW_LABELS < len(labels) > _n_known(given) / 2:
+            raise ValueError(
+                f"column {given.name!r} has {len(labels)} different texts in {_n_known(given)} "
+                "rows, so it names the rows; drop it, or keep it with "
+                f"columns={{{given.name!r}: 'category'}}"
+            )
+        return Category(labels)
+    numbers = given.values[np.isfinite(given.values)]
+    values, counts = np.unique(numbers, return_counts=True)
+    _reject_empty(given, len(values))
+    if is_date(given.dtype):
+        return Real()
+    few = 1 < len(values) <= min(MAX_DISTINCT, len(numbers) / 2)
+    if few and (values == np.rint(values)).all():
+        return Integer()
+    return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()
+
+
+def _atom(values: Array, counts: NDArray[np.intp]) -> Atom:
+    """Atom at the most common value; an end of the rest where no value lies beyond it."""
+    place = int(counts.argmax())
+    value = float(values[place])
+    last = place == len(values) - 1
+    return Atom(value, Real(None if place else value, value if last else None))
+
+
+def has_atom(share: Array) -> bool:
+    """Whether one value has a large share of the rows while most others have a small one."""
+    return bool(share.max() > ATOM and share.max() > RARE * np.median(share))
+
+
+def _real(given: Values) -> Real:
+    """A real column, if it holds numbers."""
+    _numbers(given.name, given)
+    _reject_empty(given, _n_known(given))
+    return Real()
+
+
+def _labels(given: Values) -> tuple[Label, ...]:
+    """All categories of a column: those of its dtype, or those seen, sorted."""
+    if given.labels is not None:
+        labels = given.labels
+    else:
+        seen = {value for value in given.values.tolist() if not is_gap(value)}
+        labels = (False, True) if seen and seen <= {False, True} else tuple(sorted(seen))
+    _reject_empty(given, len(labels))
+    try:
+        return Category(labels).values or ()
+    except ValueError as error:
+        raise ValueError(f"column {given.name!r}: {error}") from None
+
+
+def _numbers(name: str | int, given: Values) -> Array:
+    """Numbers of a column that must hold them; bools are 0 and 1."""
+    known = [value for value in given.values.tolist() if not is_gap(value)]
+    if given.is_numeric or not any(isinstance(value, str) for value in known):
+        return given.values.astype(np.float64)
+    raise ValueError(
+        f"column {name!r} holds text ({known[0]!r}) where numbers are wanted; convert it, or make "
+        f"it a category: columns={{{name!r}: 'category'}}"
+    )
+
+
+def _n_known(given: Values) -> int:
+    return sum(not is_gap(value) for value in given.values.tolist())
+
+
+def _reject_empty(given: Values, n_values: int) -> None:
+    if not n_values:
+        raise ValueError(f"column {given.name!r} has no value at all; drop it")
+
+
+def _few(names: Any) -> str:
+    listed = list(names)
+    return ", ".join(map(repr, listed[:8])) + (", …" if len(listed) > 8 else "")

@@ -1,0 +1,315 @@
+r"""Mixtures of the parts of tables by expectation–maximization, with gaps.
+
+.. math:: m(x) = \sum_k w_k\, N(x_{\text{lines}}; \mu_k, \Sigma_k) \prod_t f_{kt}(x_t)
+
+Within a component, codes and points of a circle are independent of all else. A row counts by its
+marginal likelihood: missing parts are integrated out, and lines enter the moments by their
+conditional means and covariances (Ghahramani and Jordan, 1994).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from sklearn.cluster import KMeans
+from torch import Generator, Tensor
+
+from qaffde.nn import CircleFactor, CodeFactor, Factor, Part
+from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
+
+SCATTER = 1e-2
+"""Variance of the one row that the prior of each component is worth."""
+TOLERANCE = 1e-5
+"""Nats that an iteration must gain."""
+START_ROWS, CLUSTER_ITER = 20_000, 10
+
+
+@dataclass(frozen=True)
+class CodeLaw:
+    """How masses of codes are estimated from counts.
+
+    Parameters
+    ----------
+    has_order : bool
+        Whether neighbors are alike: counts of integers are smoothed by a Gaussian kernel.
+    strength : float
+        Rows that the masses over all components are worth in each component.
+    width : float
+        Of the kernel, in Silverman's bandwidths.
+    """
+
+    has_order: bool
+    strength: float = 1.0
+    width: float = 1.0
+
+    def masses(self, counts: Tensor) -> Tensor:
+        """Masses (K, C) from counts (K, C), none of them zero."""
+        total, C = counts.sum(), counts.shape[1]
+        smooth = self._smoothed(counts) if self.has_order else counts
+        overall = self._smoothed(counts.sum(0)[None]) if self.has_order else counts.sum(0)[None]
+        prior = (overall + 1 / C) / (total + 1)
+        return (smooth + self.strength * prior) / (counts.sum(1) + self.strength)[:, None]
+
+    def _smoothed(self, counts: Tensor) -> Tensor:
+        """Counts spread over neighbors; the mass of a kernel stays inside."""
+        code = torch.arange(counts.shape[1], dtype=counts.dtype)
+        size = counts.sum(1).clamp(min=1e-9)
+        mean = (counts @ code) / size
+        spread = ((counts @ code.square()) / size - mean.square()).clamp(min=0).sqrt()
+        h = (self.width * 1.06 * spread * size.clamp(min=1) ** -0.2).clamp(min=1e-3)
+        squares = (code[:, None] - code).square()
+        rows = [
+            row @ (-0.5 * squares / bandwidth**2).softmax(1)
+            for row, bandwidth in zip(counts, h, strict=True)
+        ]
+        return torch.stack(rows)
+
+
+class TableRows:
+    """Weighted rows of parts.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, q)
+        Lines in units of their deviation; NaN where a part is missing.
+    weight : Tensor of shape (n,)
+    parts : sequence of Part
+    """
+
+    def __init__(self, x: Tensor, weight: Tensor, parts: Sequence[Part]) -> None:
+        self.x, self.weight, self.parts = x, weight, tuple(parts)
+
+    @cached_property
+    def lines(self) -> Tensor:
+        """The lines, of shape (n, c)."""
+        return self.x[:, [k for k, part in enumerate(self.parts) if part.is_line]]
+
+    @cached_property
+    def others(self) -> list[tuple[Part, Tensor, Tensor]]:
+        """Of each other part its kind, which rows have it, and its values there."""
+        found = []
+        for k, part in enumerate(self.parts):
+            if not part.is_line:
+                known = ~self.x[:, k].isnan()
+                found.append((part, known, self.x[known, k]))
+        return found
+
+    @cached_property
+    def patterns(self) -> list[tuple[list[int], list[int], Tensor, Tensor]]:
+        """Known and missing lines, numbers of the rows that have them so, and their values."""
+        return [
+            (have, lack, rows.nonzero()[:, 0], self.lines[rows][:, have])
+            for have, lack, rows in gap_patterns(self.lines)
+        ]
+
+    def select(self, rows: Tensor) -> "TableRows":
+        """Some of the rows."""
+        return TableRows(self.x[rows], self.weight[rows], self.parts)
+
+    def coordinates(self, laws: Sequence[CodeLaw]) -> Tensor:
+        """Coordinates (n, ·) for clusters: the mean stands for what is missing."""
+        found, codes = [self.lines.nan_to_num(nan=0.0)], iter(laws)
+        for part, known, values in self.others:
+            if part.kind == "circle":
+                angle = 2 * math.pi * values
+                own = torch.stack([angle.cos(), angle.sin()], 1)
+            elif next(codes).has_order:
+                own = values[:, None]
+            else:
+                own = torch.nn.functional.one_hot(values.long(), part.size).double()
+            spread = own.std(0).clamp(min=1e-9).amax() if len(own) > 1 else 1.0
+            whole = torch.zeros(len(self.x), own.shape[1], dtype=torch.float64)
+            whole[known] = (own - own.mean(0)) / spread
+            found.append(whole)
+        return torch.cat(found, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class TableMixture:
+    """K components of a table.
+
+    Parameters
+    ----------
+    weights : Tensor of shape (K,)
+    means, covariances : Tensors of shapes (K, c), (K, c, c)
+        Of the lines.
+    factors : tuple of Factor
+        Of the other parts.
+    """
+
+    weights: Tensor
+    means: Tensor
+    covariances: Tensor
+    factors: tuple[Factor, ...]
+
+    def log_terms(self, rows: TableRows) -> Tensor:
+        """Logarithm (n, K) of the weighted components at the known parts of the rows."""
+        total = self.weights.log().repeat(len(rows.x), 1)
+        for have, _, number, z in rows.patterns:
+            if have:
+                total[number] += self._log_normal(z, have)
+        for (_, known, values), factor in zip(rows.others, self.factors, strict=True):
+            total[known] += factor.log_values(values)
+        return total
+
+    def _log_normal(self, z: Tensor, have: list[int]) -> Tensor:
+        """Log-densities (n, K) of some of the lines."""
+        C = torch.linalg.cholesky(self.covariances[:, have][:, :, have])
+        centered = z.T - self.means[:, have, None]
+        u = torch.linalg.solve_triangular(C, centered, upper=False)
+        log_det = C.diagonal(dim1=1, dim2=2).log().sum(1)
+        constant = len(have) / 2 * math.log(2 * math.pi)
+        return (-0.5 * u.square().sum(1) - log_det[:, None] - constant).T
+
+    def log_density(self, rows: TableRows) -> Tensor:
+        """Log-density (n,) of the known parts of the rows."""
+        return self.log_terms(rows).logsumexp(1)
+
+    def moments(self, rows: TableRows, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Expected counts (K,), sums (K, c) and second moments (K, c, c) of the lines.
+
+        Of missing lines it takes their means and covariances given the known ones.
+        """
+        K, c = self.means.shape
+        count, first = torch.zeros(K).double(), torch.zeros(K, c).double()
+        second = torch.zeros(K, c, c, dtype=torch.float64)
+        for have, lack, number, z in rows.patterns:
+            r = share[number].T
+            size, mean = r.sum(1), r @ z
+            square = (r @ (z[:, :, None] * z[:, None, :]).flatten(1)).reshape(K, *z.shape[1:] * 2)
+            B, offset, rest = self._regression(have, lack)
+            own = torch.einsum("kij,kj->ki", B, mean)
+            count, first = count + size, first + own + size[:, None] * offset
+            cross = own[:, :, None] * offset[:, None, :]
+            second = second + B @ square @ B.mT + cross + cross.mT + size[:, None, None] * rest
+            second = second + (size[:, None] * offset)[:, :, None] * offset[:, None, :]
+        return count, first, second
+
+    def _regression(self, have: list[int], lack: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Matrix (K, c, t) and offset (K, c) of the lines given t of them, and what is left."""
+        K, c = self.means.shape
+        B = torch.zeros(K, c, len(have), dtype=torch.float64)
+        B[:, have, range(len(have))] = 1.0
+        offset, rest = torch.zeros(K, c).double(), torch.zeros(K, c, c).double()
+        if lack:
+            S = self.covariances
+            across = S[:, lack][:, :, have]
+            slope = torch.linalg.solve(S[:, have][:, :, have], across.mT).mT
+            B[:, lack] = slope
+            offset[:, lack] = self.means[:, lack] - torch.einsum(
+                "kij,kj->ki", slope, self.means[:, have]
+            )
+            left = S[:, lack][:, :, lack] - slope @ across.mT
+            rest[:, torch.tensor(lack)[:, None], torch.tensor(lack)] = left
+        return B, offset, rest
+
+    def improved(
+        self, rows: TableRows, laws: Sequence[CodeLaw], ridge: float
+    ) -> tuple[float, "TableMixture"]:
+        """Mean log-density, and the mixture after one iteration."""
+        terms = self.log_terms(rows)
+        log_p = terms.logsumexp(1)
+        share = (terms - log_p[:, None]).exp_() * rows.weight[:, None]
+        value = float((log_p @ rows.weight) / rows.weight.sum())
+        return value, self.maximized(rows, share, laws, ridge)
+
+    def maximized(
+        self, rows: TableRows, share: Tensor, laws: Sequence[CodeLaw], ridge: float
+    ) -> "TableMixture":
+        """The likeliest mixture where rows have these shares (n, K) in the components."""
+        count, first, second = self.moments(rows, share)
+        unit = float(rows.weight.mean())
+        size = (count + unit)[:, None, None]
+        mean = first / count.clamp(min=1e-9 * unit)[:, None]
+        scatter = second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
+        covariance = (scatter + scatter.mT) / 2 / size
+        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(
+            ridge + SCATTER * unit / size[:, 0]
+        )
+        failed = torch.linalg.cholesky_ex(covariance).info > 0  # collapsed by rounding
+        if failed.any():
+            covariance = torch.where(failed[:, None, None], self.covariances, covariance)
+            mean = torch.where(failed[:, None], self.means, mean)
+        weights = (count + unit) / (count + unit).sum()
+        return TableMixture(weights, mean, covariance, fitted_factors(rows, share, laws))
+
+
+def fitted_factors(rows: TableRows, share: Tensor, laws: Sequence[CodeLaw]) -> tuple[Factor, ...]:
+    """Laws of codes and circles where rows have these shares (n, K) in the components."""
+    codes, found = iter(laws), list[Factor]()
+    for part, known, values in rows.others:
+        if part.kind == "circle":
+            found.append(_circle(values, share[known]))
+        else:
+            counts = torch.zeros(part.size, share.shape[1], dtype=torch.float64)
+            counts.index_add_(0, values.long(), share[known])
+            found.append(CodeFactor(next(codes).masses(counts.T).log()))
+    return tuple(found)
+
+
+def _circle(turns: Tensor, share: Tensor) -> CircleFactor:
+    """Wrapped normal laws with the first circular moments of the rows."""
+    angle = 2 * math.pi * turns
+    c, s = share.T @ angle.cos(), share.T @ angle.sin()
+    length = (torch.hypot(c, s) / share.sum(0).clamp(min=1e-300)).clamp(1e-9, 1 - 1e-9)
+    deviation = (-2 * length.log()).sqrt() / (2 * math.pi)
+    return CircleFactor(
+        (torch.atan2(s, c) / (2 * math.pi)) % 1, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION)
+    )
+
+
+def fit_table_mixture(
+    rows: TableRows,
+    n_components: int,
+    laws: Sequence[CodeLaw],
+    generator: Generator,
+    *,
+    ridge: float,
+    max_iter: int,
+    start: TableMixture | None = None,
+) -> TableMixture:
+    """Mixture by expectation–maximization, from the clusters of k-means.
+
+    Parameters
+    ----------
+    rows : TableRows
+    n_components : int
+    laws : sequence of CodeLaw
+        Of the parts that are codes.
+    generator : torch.Generator
+    ridge : float
+        Variance that is added to every line of a component.
+    max_iter : int
+    start : TableMixture, optional
+        Where to begin instead.
+    """
+    state, last = start, -math.inf
+    if state is None or len(state.weights) != n_components:
+        state = _clusters(rows, n_components, laws, generator, ridge)
+    for _ in range(max_iter):
+        value, state = state.improved(rows, laws, ridge)
+        if value - last < TOLERANCE:
+            break
+        last = value
+    return state
+
+
+def _clusters(
+    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, ridge: float
+) -> TableMixture:
+    """Mixture of the clusters of k-means; missing lines count as the mean."""
+    seed = int(torch.randint(2**31 - 1, (), generator=generator))
+    share = torch.ones(len(rows.x), 1, dtype=torch.float64)
+    if k > 1:
+        where, first = rows.coordinates(laws).numpy(), slice(START_ROWS)
+        model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
+        model.fit(where[first], sample_weight=rows.weight[first].numpy())
+        labels = torch.as_tensor(model.predict(where)).long()
+        share = torch.nn.functional.one_hot(labels, k).double()
+    share = share * rows.weight[:, None]
+    c = rows.lines.shape[1]
+    unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
+    flat = TableMixture(torch.full((k,), 1 / k).double(), torch.zeros(k, c).double(), unit, ())
+    return flat.maximized(rows, share, laws, ridge)

@@ -1,0 +1,369 @@
+r"""Maximum likelihood for tensor trains.
+
+.. math:: \max \; \sum_i w_i \log \frac{\lVert \Psi(x_i) \rVert^2}{Z}
+          - \lambda \sum_t \int \lVert \partial_t \Psi \rVert^2 / Z
+
+Z and the roughness of Ψ (Good and Gaskins, 1971: that of the root of the density) are contractions
+of the train, so both terms are exact. All parameters take Adam's steps at once.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from numbers import Real
+
+import torch
+from torch import Generator, Tensor, nn
+
+from qaffde.nn import CircleBasis, CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
+from qaffde.nn.tensor_train import log_norm
+from qaffde.parameters import check_count, check_positive, check_share
+from qaffde.training.config import LoopConfig
+from qaffde.training.loop import train as run_loop
+from qaffde.training.losses import negative_log_likelihood
+from qaffde.training.run import History, Run, hold_out
+
+STEP, LOAD = 0.2, 0.5
+"""Size of W and E, and of V, in units of the parameters that learn."""
+MIXING = 0.02
+"""Size of the first random part of W."""
+ORDER_ROWS = 20_000
+"""Rows that the order of the parts is found from."""
+MANY_ROWS = 100_000
+"""Rows beyond which more steps are taken, by their square root."""
+TIMED_STEPS, SLACK = 5, 1.3
+"""Steps that are timed, and how much longer than them the others may take."""
+CLIP_NORM = 5.0
+TAIL, MAX_SLOPE, MIN_LEVEL = 5e-4, 64.0, 1e-7
+"""Share of the outer values, largest gain of resolution, and least share of the law in a cell."""
+MAX_SORTED = 1_000_000
+"""Values that quantiles are taken of."""
+
+
+@dataclass(frozen=True)
+class TensorTrainConfig:
+    """Settings of the training of a tensor train.
+
+    Parameters
+    ----------
+    n_functions : int, default=48
+        K, functions of a part, at most; codes have no more than there are, and fits of few rows
+        have fewer.
+    bond, rank : int, default=128, 8
+        χ, at most, and the columns r of the end. With one column Ψ is zero on whole surfaces, and
+        steps near them are erratic.
+    ridge : float, default=3.0
+        λ times the number of rows.
+    max_steps, batch_size, learning_rate : default=2000, 2048, 0.03
+        Of Adam; more steps where rows are more than a hundred thousand.
+    validation_fraction, max_validation, patience : default=0.1, 20_000, 8
+        Rows that are held out, and fiftieths of the steps without gain on them before it stops.
+    """
+
+    n_functions: int = 48
+    bond: int = 128
+    rank: int = 8
+    ridge: float = 3.0
+    max_steps: int = 2000
+    batch_size: int = 2048
+    learning_rate: float = 0.03
+    validation_fraction: float = 0.1
+    max_validation: int = 20_000
+    patience: int = 8
+
+    def __post_init__(self) -> None:
+        for name in ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation"):
+            check_count(name, getattr(self, name))
+        check_count("patience", self.patience)
+        check_positive("learning_rate", self.learning_rate)
+        check_share("validation_fraction", self.validation_fraction)
+        if not (isinstance(self.ridge, Real) and self.ridge >= 0):
+            raise ValueError(f"ridge={self.ridge!r} must be a number of at least 0")
+
+    def for_rows(self, n: int) -> "TensorTrainConfig":
+        """Settings for n rows: smaller trains for few, more steps for many."""
+        size = n ** (1 / 3)
+        return replace(
+            self,
+            n_functions=min(self.n_functions, 4 + round(size)),
+            bond=min(self.bond, 4 + round(1.3 * size)),
+            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.5),
+            batch_size=min(self.batch_size, max(64, n // 8)),
+        )
+
+
+class LearningTrain(nn.Module):
+    r"""A train in parameters of like size, for Adam.
+
+    .. math:: W = I + a W', \qquad E = a E', \qquad V_k = [k = 0] + b V'_k / (1 + f_k)
+
+    where :math:`f_k` is the frequency of a function: steps are small where functions vary fast,
+    and in matrices of many numbers.
+
+    Parameters
+    ----------
+    bases : sequence of ColumnBasis
+        In the order of the train.
+    bond, rank : int
+    ridge : float
+        λ.
+    generator : torch.Generator
+    """
+
+    def __init__(
+        self,
+        bases: Sequence[ColumnBasis],
+        bond: int,
+        rank: int,
+        ridge: float,
+        generator: Generator,
+    ) -> None:
+        super().__init__()
+        self.bases, self.ridge = list(bases), ridge
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator)
+
+        mixing = MIXING / (STEP * math.sqrt(bond))
+        self.mixers = nn.ParameterList(mixing * normal(bond, bond) for _ in bases[1:])
+        self.loadings = nn.ParameterList(normal(bond, b.n_functions) for b in bases)
+        self.end = nn.Parameter((1 + normal(bond, rank)) / STEP)
+        for k, basis in enumerate(bases):
+            self.register_buffer(f"scale_{k}", 1 / (1 + basis.roughness.float().sqrt() / math.pi))
+            self.register_buffer(f"rough_{k}", basis.roughness.float())
+
+    def tensors(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """Mixers W, loadings V and the end E of the train."""
+        bond = len(self.end)
+        mixers = [torch.full((1, bond), 1 / math.sqrt(bond))]
+        mixers += [torch.eye(bond) + STEP * W for W in self.mixers]
+        loadings = []
+        for k, V in enumerate(self.loadings):
+            scaled = LOAD * V * self.get_buffer(f"scale_{k}")
+            loadings.append(torch.cat([1 + scaled[:, :1], scaled[:, 1:]], 1))
+        return mixers, loadings, STEP * self.end
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logarithm (n,) of ‖Ψ‖²/Z at rows (n, d), while training less the roughness."""
+        mixers, loadings, end = self.tensors()
+        v = [
+            basis.values(x[:, k]).float() @ V.T
+            for k, (basis, V) in enumerate(zip(self.bases, loadings, strict=True))
+        ]
+        mass, rough = self._integrals(mixers, loadings, end)
+        log_p = log_norm(torch.ones(1, 1), mixers, v, end) - mass.log()
+        return log_p - self.ridge * rough / mass if self.training else log_p
+
+    def _integrals(
+        self, mixers: list[Tensor], loadings: list[Tensor], end: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Integrals of ‖Ψ‖² and of the squares of its derivatives, over all parts."""
+        rho = torch.ones(1, 1, 1)
+        rough = torch.zeros(1, 1, 1)
+        for k, (W, V) in enumerate(zip(mixers, loadings, strict=True)):
+            Q, steep = V @ V.T, (V * self.get_buffer(f"rough_{k}")) @ V.T
+            moved = W.T @ rho @ W
+            rough = (W.T @ rough @ W) * Q + moved * steep
+            rho = moved * Q
+        return (rho[0] @ end * end).sum(), (rough[0] @ end * end).sum()
+
+    @torch.no_grad()
+    def result(self, places: Sequence[int]) -> TensorTrain:
+        """The train itself, in double precision."""
+        mixers, loadings, end = self.tensors()
+        double = [[tensor.double() for tensor in part] for part in (mixers, loadings)]
+        return TensorTrain(*double, self.bases, places, end=end.double()).normalized()
+
+
+def make_bases(
+    parts: Sequence[Part], x: Tensor, n_functions: int, knots: Sequence[Tensor | None]
+) -> list[ColumnBasis]:
+    """Functions of each part of rows (n, d), on lines with knots where they are given."""
+    return [
+        _basis(part, values, n_functions, own)
+        for part, values, own in zip(parts, x.T, knots, strict=True)
+    ]
+
+
+def _basis(part: Part, values: Tensor, n_functions: int, knots: Tensor | None) -> ColumnBasis:
+    """Functions of a part; codes have their own masses, none of them zero."""
+    if part.is_line:
+        return WaveBasis(n_functions, knots)
+    if part.kind == "circle":
+        return CircleBasis(n_functions)
+    codes = values[~values.isnan()].long()
+    counts = torch.bincount(codes, minlength=part.size).double() + 0.5
+    return CodeBasis(counts / counts.sum(), n_functions)
+
+
+def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
+    """Order of columns in which neighbors tell most about each other.
+
+    A path through the pairs of largest mutual information, which grows at both ends.
+
+    Parameters
+    ----------
+    levels : Tensor of shape (n, d)
+        Columns in [0, 1], about uniform.
+    n_cells : int, default=16
+        Cells of a column of the tables that mutual information is estimated from.
+
+    Examples
+    --------
+    >>> u = torch.rand(1000, 3, generator=torch.Generator().manual_seed(0))
+    >>> u[:, 0] = u[:, 2]
+    >>> chain_order(u) in ([1, 0, 2], [1, 2, 0], [0, 2, 1], [2, 0, 1])
+    True
+    """
+    d = levels.shape[1]
+    cells = (levels.nan_to_num(0.5) * n_cells).long().clamp(0, n_cells - 1)
+    told = torch.zeros(d, d, dtype=torch.float64)
+    for i, j in combinations(range(d), 2):
+        told[i, j] = told[j, i] = _mutual_information(cells[:, i], cells[:, j], n_cells)
+    told.fill_diagonal_(-1)
+    path = [int(k) for k in divmod(int(told.argmax()), d)] if d > 1 else [0]
+    while len(path) < d:
+        rest = [k for k in range(d) if k not in path]
+        first, last = told[path[0], rest], told[path[-1], rest]
+        if first.max() > last.max():
+            path.insert(0, rest[int(first.argmax())])
+        else:
+            path.append(rest[int(last.argmax())])
+    return path
+
+
+def _mutual_information(a: Tensor, b: Tensor, n_cells: int) -> float:
+    joint = torch.bincount(a * n_cells + b, minlength=n_cells**2).double().reshape(n_cells, -1)
+    share = joint / joint.sum()
+    independent = share.sum(1, keepdim=True) * share.sum(0)
+    return float(torch.special.xlogy(share, share / independent.clamp(min=1e-300)).sum())
+
+
+def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int) -> Tensor:
+    r"""Knots (2, J) of a line that give values resolution by the root of their density.
+
+    .. math:: dv = \tfrac12 \left(f + \sqrt f \Big/ \textstyle\int \sqrt f\right) dx
+
+    where f is a histogram. Half of the resolution goes by mass, the other half helps rare values.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n,)
+        Values of the column.
+    levels : callable
+        u, the share of the column's law below values (m,).
+    n_cells : int
+        Cells of equal width between the outermost values but for one in two thousand.
+    """
+    tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
+    low, high = torch.quantile(x[:: -(-len(x) // MAX_SORTED)], tail)
+    edges = torch.linspace(0, 1, n_cells + 1, dtype=torch.float64) * (high - low) + low
+    counts = torch.bincount(torch.bucketize(x, edges[1:-1]), minlength=n_cells).double() + 0.5
+    share = counts / counts.sum()
+    root = share.sqrt() / share.sqrt().sum()
+    u = levels(edges)
+    u[0], u[-1] = 0.0, 1.0
+    keep = torch.cat([u.new_ones(1), u.diff()]) > MIN_LEVEL
+    v = torch.minimum((share + root) / 2, MAX_SLOPE * u.diff().clamp(min=0)).cumsum(0)
+    v = torch.cat([v.new_zeros(1), v / v[-1]])
+    keep[-1] = True
+    knots = torch.stack([u, v])[:, keep]
+    return knots[:, torch.cat([knots[0].diff() > 0, keep[-1:]])]
+
+
+def levels_of(bases: Sequence[ColumnBasis], x: Tensor) -> Tensor:
+    """Rows (n, d) with each part as the share of its law that lies below."""
+    found = []
+    for basis, values in zip(bases, x.T, strict=True):
+        if isinstance(basis, CodeBasis):
+            middle = basis.masses.cumsum(0) - basis.masses / 2
+            codes = values.nan_to_num(0.0).long()
+            found.append(torch.where(values.isnan(), torch.nan, middle[codes]))
+        else:
+            found.append(torch.special.ndtr(values) if basis.part.is_line else values)
+    return torch.stack(found, 1)
+
+
+def fit_train(
+    parts: Sequence[Part],
+    x: Tensor,
+    weight: Tensor,
+    config: TensorTrainConfig,
+    generator: Generator,
+    run: Run,
+    knots: Sequence[Tensor | None] | None = None,
+) -> tuple[TensorTrain, History]:
+    """Tensor train of maximum likelihood, and the history of its training.
+
+    It is never below independent parts on held-out rows, or they are the result.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+    x : Tensor of shape (n, d)
+        Values of the parts, on a line about normal; NaN where one is not known.
+    weight : Tensor of shape (n,)
+    config : TensorTrainConfig
+    generator : torch.Generator
+    run : Run
+        Clock, checkpoint and progress.
+    knots : sequence of Tensors of shape (2, J) or None, optional
+        Of each part's :class:`~qaffde.nn.WaveBasis`.
+    """
+    chosen, valid = hold_out(
+        len(x), config.validation_fraction, generator, most=config.max_validation
+    )
+    knots = [None] * len(parts) if knots is None else knots
+    bases = make_bases(parts, x[chosen], config.n_functions, knots)
+    if not len(valid) or len(bases) == 0:
+        return independent(bases), History(stopped_by="max_steps")
+    order = chain_order(levels_of(bases, x[chosen[:ORDER_ROWS]]))
+    w = (weight / weight.mean()).float()
+    learner = LearningTrain(
+        [bases[k] for k in order], config.bond, config.rank, config.ridge / len(chosen), generator
+    )
+    filled = independent(bases).fill(x, generator)[:, order].float()
+    loop = _loop(learner, filled[chosen], config, run)
+    history = run_loop(
+        learner,
+        negative_log_likelihood,
+        (filled[chosen], w[chosen]),
+        (filled[valid], w[valid]),
+        loop,
+        generator,
+        **run.loop_arguments("train", loop.max_steps),
+    )
+    if min(history.valid_loss) >= 0:
+        return independent(bases), history
+    return learner.eval().result(order), history
+
+
+def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
+    """The train of independent parts, each with its own law."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    loadings = [torch.eye(1, basis.n_functions, dtype=torch.float64) for basis in bases]
+    return TensorTrain([one] * len(bases), loadings, bases).normalized()
+
+
+def _loop(learner: LearningTrain, rows: Tensor, config: TensorTrainConfig, run: Run) -> LoopConfig:
+    """Settings of the loop; with a time limit, as many steps as fit into it."""
+    steps, size = config.max_steps, min(config.batch_size, len(rows))
+    if run.left is not None:
+        began = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            learner(rows[:size]).mean().backward()
+        learner.zero_grad()
+        each = SLACK * (time.perf_counter() - began) / TIMED_STEPS
+        steps = max(TIMED_STEPS, min(steps, int(run.left / each)))
+    return LoopConfig(
+        max_steps=steps,
+        batch_size=size,
+        learning_rate=config.learning_rate,
+        final_learning_rate=1e-3 * config.learning_rate,
+        clip_norm=CLIP_NORM,
+        eval_every=max(1, steps // 50),
+        patience=config.patience,
+        time_limit=run.left,
+    )

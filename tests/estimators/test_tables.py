@@ -1,0 +1,221 @@
+"""Tables with kinds of columns and gaps, fitted: quality, impossible values, files, refusals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from benchmarks.mixed_table import NAMES, draw, log_density
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    Atom,
+    Category,
+    FileError,
+    Integer,
+    Periodic,
+    Real,
+    SelectionPolicy,
+    load,
+)
+from qaffde.selection.tables import TablePlan
+
+REGIONS = ("north", "south", "east", "west", "isles")
+KINDS = {"hour": Periodic(24), "income": Real(lower=0), "region": Category(REGIONS)}
+QUICK = SelectionPolicy(mixture_sizes=(8,), table_iterations=30)
+
+
+def framed(rows):
+    table = pd.DataFrame(rows, columns=NAMES)
+    codes = table["region"]
+    table["region"] = [None if np.isnan(k) else REGIONS[int(k)] for k in codes]
+    return table
+
+
+ROWS = draw(3000, 0)
+TABLE, TEST = framed(ROWS), draw(400, 1)
+
+
+@pytest.fixture(scope="module", params=[QAFFDE, QAFFDESGD])
+def model(request):
+    return request.param(columns=KINDS, policy=QUICK, random_state=0).fit(TABLE)
+
+
+def test_kinds_are_found_or_given(model):
+    kinds = dict(zip(NAMES, model.schema_.kinds, strict=True))
+    assert kinds == KINDS | {"age": Integer(), "amount": Atom(0, Real(lower=0))}
+    assert isinstance(model.plan_, TablePlan)
+    shown = str(model.plan_)
+    for text in ("mixture of 8", "periodic, 0 to 24", "category of 5", "chosen", "integer"):
+        assert text in shown
+
+
+def test_the_density_comes_close_to_the_true_one(model):
+    excess = log_density(TEST).mean() - model.score(framed(TEST))
+    assert -0.1 < excess < 0.25
+
+
+def test_a_larger_mixture_comes_closer():
+    rows, test = draw(5000, 2), draw(500, 3)
+    policy = SelectionPolicy(mixture_sizes=(16,), table_iterations=30)
+    kinds = [Category(range(5)), Integer(), Real(lower=0), Periodic(24), Atom(0, Real(lower=0))]
+    model = QAFFDE(columns=kinds, policy=policy, random_state=0).fit(rows)
+    assert log_density(test).mean() - model.score(test) < 0.1
+
+
+def test_no_mass_at_impossible_values(model):
+    row = TABLE.dropna().iloc[[0, 0, 0]].copy()
+    row["age"] = row["age"].astype(float)
+    row.iloc[0, 1], row.iloc[1, 4], row.iloc[2, 2] = -1, -3.0, -1.0
+    assert (model.density_.log_prob(torch.tensor(model.schema_.encode(row[:1]))) == -np.inf).all()
+    assert model.probability({"income": (None, 0)}) == 0
+    assert model.probability({"amount": (None, -1e-9)}) == 0
+    total = sum(model.probability({"region": region}) for region in REGIONS)
+    assert total == pytest.approx(1, abs=1e-12)
+
+
+def test_gaps_have_marginal_densities(model):
+    row = TABLE.dropna().iloc[:5].copy()
+    known = model.marginal(["region", "income"]).score_samples(row[["region", "income"]])
+    row[["age", "hour", "amount"]] = np.nan
+    np.testing.assert_allclose(model.score_samples(row), known, atol=1e-9)
+
+
+def test_imputed_rows_are_whole(model):
+    gaps = TABLE[TABLE.isna().any(axis=1)].iloc[:50]
+    for method in ("sample", "mean"):
+        filled = model.impute(gaps, method=method, random_state=0)
+        assert not filled.isna().any(axis=None)
+        assert set(filled["region"]) <= set(REGIONS)
+        known = gaps["income"].notna()
+        np.testing.assert_allclose(filled["income"][known.to_numpy()], gaps["income"][known])
+
+
+def test_files_hold_tables(model, tmp_path):
+    model.save(tmp_path / "model.qaffde")
+    again = load(tmp_path / "model.qaffde")
+    np.testing.assert_array_equal(again.score_samples(TABLE[:20]), model.score_samples(TABLE[:20]))
+    assert again.columns == model.columns
+    assert str(again.plan_) == str(model.plan_)
+    part = model.condition({"region": "east"})
+    part.save(tmp_path / "part.qaffde")
+    rest = TABLE.drop(columns="region")[:20]
+    found = load(tmp_path / "part.qaffde").score_samples(rest)
+    np.testing.assert_array_equal(found, part.score_samples(rest))
+
+
+def test_a_plan_is_used_again(model):
+    again = type(model)(plan=model.plan_, policy=QUICK, random_state=0).fit(TABLE)
+    assert again.plan_ is model.plan_
+    assert again.score(TABLE) == pytest.approx(model.score(TABLE), abs=0.1)
+
+
+def test_onnx_and_the_density_matrix_are_refused(model, tmp_path):
+    with pytest.raises(FileError, match="tables with kinds or gaps have none"):
+        model.to_onnx(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="has no density matrix"):
+        model.purity()
+
+
+def test_rows_cannot_be_added_merged_or_forgotten():
+    model = QAFFDE(policy=QUICK, random_state=0).fit(TABLE)
+    for change in (
+        lambda: model.partial_fit(TABLE),
+        lambda: model.merge(model),
+        lambda: model.forget(decay=0.5),
+        lambda: QAFFDE().partial_fit(TABLE),
+    ):
+        with pytest.raises(ValueError, match="fitted as a whole"):
+            change()
+
+
+X = np.random.default_rng(0).normal(size=(300, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0], [0, 0, 2]])
+
+
+@pytest.mark.parametrize("kind", [QAFFDE, QAFFDESGD])
+def test_arrays_with_gaps_are_fitted(kind):
+    rows = X.copy()
+    rows[::5, 1] = np.nan
+    policy = SelectionPolicy(mixture_sizes=(2,))
+    model = kind(policy=policy, random_state=0).fit(rows)
+    np.testing.assert_allclose(model.mean(), np.nanmean(rows, axis=0), atol=0.15)
+    np.testing.assert_allclose(model.covariance(), np.cov(X.T), atol=0.6)
+    assert model.sample(5, random_state=0).shape == (5, 3)
+    assert np.isfinite(model.impute(rows, random_state=0)).all()
+
+
+def test_gaps_at_scoring_are_integrated_out_of_plain_fits():
+    model = QAFFDE(24, 0.5, base_measure="gaussian", random_state=0).fit(X)
+    rows = X[:6].copy()
+    rows[:3, 0], rows[3:5, 1:], rows[5] = np.nan, np.nan, np.nan
+    found = model.score_samples(rows)
+    np.testing.assert_allclose(found[:3], model.marginal([1, 2]).score_samples(rows[:3, 1:]))
+    np.testing.assert_allclose(found[3:5], model.marginal([0]).score_samples(rows[3:5, :1]))
+    assert found[5] == 0
+
+
+def test_plain_rows_are_fitted_as_ever():
+    options = {"n_features": 24, "bandwidth": 0.5, "random_state": 0}
+    plain = QAFFDE(**options).fit(X)
+    for columns in (None, "real", {0: "real"}, [Real(), Real(), Real()]):
+        same = QAFFDE(**options, columns=columns).fit(X)
+        np.testing.assert_array_equal(same.score_samples(X), plain.score_samples(X))
+    named = QAFFDE(**options).fit(pd.DataFrame(X, columns=list("abc")))
+    np.testing.assert_array_equal(
+        named.score_samples(pd.DataFrame(X, columns=list("abc"))), plain.score_samples(X)
+    )
+
+
+def test_weights_count_rows():
+    weight = np.where(TABLE["region"] == "north", 3.0, 1.0)
+    model = QAFFDE(policy=QUICK, random_state=0).fit(TABLE, sample_weight=weight)
+    known = TABLE["region"].notna().to_numpy()
+    share = weight[(TABLE["region"] == "north").to_numpy()].sum() / weight[known].sum()
+    assert model.probability({"region": "north"}) == pytest.approx(share, abs=0.02)
+
+
+def test_tables_without_real_columns():
+    table = TABLE[["region", "hour"]]
+    model = QAFFDE(columns={"hour": Periodic(24)}, policy=QUICK, random_state=0).fit(table)
+    assert np.isfinite(model.score(table))
+    assert model.probability({"hour": (0, 24)}) == pytest.approx(1)
+
+
+def test_few_rows():
+    table = pd.DataFrame({"a": ["x", "y", "x"], "b": [1.0, 2.0, np.nan]})
+    assert np.isfinite(QAFFDE(random_state=0).fit(table).score(table))
+
+
+BAD = {
+    "bandwidth=0.3, but a table .* has no Fourier features": (
+        {"bandwidth": 0.3, "columns": KINDS},
+        TABLE,
+    ),
+    "base_measure='box', but the base measure of a table": (
+        {"base_measure": "box", "columns": KINDS},
+        TABLE,
+    ),
+    "columns names 'town', but the table has": ({"columns": {"town": "real"}}, TABLE),
+    "column 'age': 'ratio' is not a kind": ({"columns": {"age": "ratio"}}, TABLE),
+    "column 'region' holds text": ({"columns": None}, TABLE),
+    "more than 2000 values; make it real": ({"columns": ["integer"] * 2}, [[1, 2], [1e6, 3]]),
+    "columns has 2 kinds for 3 columns": ({"columns": ["integer"] * 2}, X),
+    "not a whole number; make it real": ({"columns": {0: "integer"}}, X),
+    "'atom' needs its value": ({"columns": {0: "atom"}}, X),
+    "has no value at all": ({}, np.column_stack([X, np.full(300, np.nan)])),
+    "fewer than two rows have a value": ({}, np.array([[1.0, 2.0], [np.nan, np.nan]])),
+    "but it is real, at least 9": ({"columns": {"hour": Real(lower=9)}}, TABLE),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_tables_are_refused_with_a_sentence(message):
+    options, rows = BAD[message]
+    with pytest.raises(ValueError, match=message):
+        QAFFDE(**options).fit(rows)
+
+
+def test_kinds_need_rows_in_memory():
+    blocks = iter([X[:100], X[100:]])
+    with pytest.raises(ValueError, match="rows in chunks, large arrays and Dask"):
+        QAFFDE(columns={0: "integer"}).fit(blocks)
