@@ -163,7 +163,7 @@ def _check_parameters(model: Any) -> None:
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":
             raise ValueError(
-                f"{name}={value!r}, but a table with kinds of columns or gaps has no Fourier "
+                f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no Fourier "
                 f"features: its density is the base measure, a mixture. Leave {name}='auto'"
             )
     size = model.base_measure

@@ -333,8 +333,8 @@ class Plan:
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
 
-        Rows beyond the reach, where the density could not show them, or so far that their phases
-        overflow, are an error. Messages call rows by `number`, from 0 by default.
+        Rows beyond the reach are an error, since the density could not show them where they are,
+        and so are rows whose phases overflow. Messages call rows by `number`, from 0 by default.
         """
         centered = self._mapped(X, number) - self.location
         Z = centered / (self.scale if self.axes is None else self.scale[0])
