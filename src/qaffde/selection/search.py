@@ -206,7 +206,8 @@ class Search:
         fitted a second time from another start and averaged.
         """
         policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
-        rows = Monomials(split.train, split.train_weight, torch.float32)
+        share = split.train_weight / split.train_weight.mean()
+        rows = Monomials(split.train, share, torch.float32)
         valid, (n, d) = Monomials(split.valid), split.train.shape
         scores: dict[BaseSpec, Tensor] = {}
         means: dict[BaseSpec, float] = {}
