@@ -161,8 +161,7 @@ class TensorTrain(PartsDensity):
     @torch.no_grad()
     def normalized(self) -> "TensorTrain":
         """The same density with mass one, and of all that is before a part of size one."""
-        sites = range(len(self.bases))
-        return self._normalized(sites, self.places, list(self.mixers), self.end)
+        return self._normalized(range(len(self.bases)), self.places, [*self.mixers], self.end)
 
     def _normalized(
         self, sites: Sequence[int], places: Sequence[int], mixers: Sequence[Tensor], end: Tensor
