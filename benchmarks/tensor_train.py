@@ -118,7 +118,7 @@ boxes, distribution functions and draws are exact, at a cost that is linear in t
   they are the result if nothing better is found on held-out rows. The order of the columns is a
   path through the pairs of largest mutual information.
 - **Several amplitudes.** E has r = 8 columns. With one, Ψ is zero on whole surfaces and training
-  near them is erratic: steps are then as large as they are unlikely to help.
+  near them is erratic.
 - **A shared W.** Cores of a plain train are K free matrices for each column; here they are W
   diag(V^k). K does not enter any contraction, and for the same time the bond is larger.
 
@@ -129,10 +129,8 @@ Mean log-likelihood of the 204,928 test rows, in nats, after an untuned
 
 {_power_table(rows)}
 
-For comparison, on 100,000 rows: a mixture of 100 Gaussians after the same maps of columns has
-0.270 after 150 s, a neural spline flow −0.388 after 246 s (one thread). Published, with all rows
-and hours on a GPU: MAF 0.24 to 0.45, tensor trains (TTDE) 0.46, MDMA 0.57, squared circuits 0.62,
-neural spline flows 0.66.
+Published, with all rows and hours on a GPU: MAF 0.24 to 0.45, tensor trains (TTDE) 0.46, MDMA
+0.57, squared circuits 0.62, neural spline flows 0.66.
 
 ## Costs
 

@@ -161,15 +161,20 @@ class TensorTrain(PartsDensity):
     @torch.no_grad()
     def normalized(self) -> "TensorTrain":
         """The same density with mass one, and of all that is before a part of size one."""
-        start = self.start / torch.linalg.norm(self.start)
-        rho, mixers = (start.T @ start)[None], []
-        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
-            rho, mass = unit_trace(carry(rho, W, Q))
-            mixers.append(W / mass.sqrt())
-        end = self.end / (rho[0] * (self.end @ self.end.T)).sum().sqrt()
-        return self._frozen(
-            range(len(self.bases)), self.places, mixers=mixers, start=start, end=end
-        )
+        return self._normalized(range(len(self.bases)), self.places, [*self.mixers], self.end)
+
+    def _normalized(
+        self, sites: Sequence[int], places: Sequence[int], mixers: Sequence[Tensor], end: Tensor
+    ) -> "TensorTrain":
+        """A normalized train of some of the parts with other mixers and another end."""
+        start, operators, unit = self.start, self._free_operators(), []
+        rho, _ = unit_trace((start.T @ start)[None])
+        for t, W in zip(sites, mixers, strict=True):
+            rho, mass = unit_trace(carry(rho, W, operators[t]))
+            unit.append(W.detach() / mass.sqrt())
+        end = end.detach() / (rho[0] * (end @ end.T)).sum().sqrt()
+        start = start / torch.linalg.norm(start)
+        return self._frozen(sites, places, mixers=unit, start=start, end=end)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) of the known parts of x (n, d): NaN is integrated out."""
@@ -287,11 +292,11 @@ class TensorTrain(PartsDensity):
                 mixers.append(left)
                 left = torch.eye(left.shape[1]).to(left)
         places = [rest.index(p) if (p := self.places[t]) != OUT else OUT for t in sites]
-        train = self._frozen(sites, places, mixers=mixers, end=left @ self.end).normalized()
+        train = self._normalized(sites, places, mixers, left @ self.end)
         if not train.end.isfinite().all():
             given = values.tolist()
             raise ValueError(f"no conditional density given {given}: the density is zero there")
-        return train.marginal(range(len(rest)))
+        return train.marginal(range(len(rest))) if OUT in (places[0], places[-1]) else train
 
     @torch.no_grad()
     def probability(self, regions: Sequence[Region]) -> tuple[Tensor, Tensor]:
@@ -344,10 +349,7 @@ class TensorTrain(PartsDensity):
         return [block for rows in _same_gaps(x) for block in rows.split(size)]
 
     def _draw(self, x: Tensor, generator: Generator) -> Tensor:
-        """Draws part by part, given what is known or drawn before it, and known behind it.
-
-        What is integrated out is drawn too, and left out.
-        """
+        """Draws part by part; what is integrated out is drawn too, and left out."""
         x, operators = x.clone(), self.operators(x)
         behind, H = self._behind(operators), self.start.expand(len(x), -1, -1)
         for t, (place, v) in enumerate(zip(self.places, operators, strict=True)):
