@@ -12,8 +12,10 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDETensorTrain,
     Real,
     SelectionPolicy,
+    TensorTrainConfig,
     TrainingConfig,
 )
 
@@ -22,6 +24,8 @@ X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60
 FRAME = pd.DataFrame(X, columns=["height", "weight"])
 CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
 CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
+
+SHORT = TensorTrainConfig(max_steps=5, bond=4, n_functions=5)
 
 
 def _labels():
@@ -43,6 +47,8 @@ MODELS = {
     "QAFFDESGD mixture": lambda: QAFFDESGD(**CONVEX, base_measure=2).fit(FRAME),
     "QAFFDESGD gaussian": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian").fit(X),
     "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, base_measure="kernel").fit(X),
+    "tensor train": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(FRAME),
+    "marginal of train": lambda: fitted("tensor train").marginal(["weight"]),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
     ).fit(FRAME),

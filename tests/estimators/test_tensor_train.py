@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import qaffde
-from qaffde import QAFFDETensorTrain, TensorTrainConfig
+from qaffde import QAFFDETensorTrain, Real, TensorTrainConfig
 from tests.two_sample import energy_p_value
 
 QUICK = TensorTrainConfig(max_steps=30, bond=6, n_functions=6)
@@ -94,7 +94,7 @@ def test_files_and_pickle(model, tmp_path):
 
 def test_bounds_hold(tmp_path):
     X = np.random.default_rng(0).exponential(size=(500, 2))
-    model = QAFFDETensorTrain(bounds=(0, None), training=QUICK, random_state=0).fit(X)
+    model = QAFFDETensorTrain(columns=Real(lower=0), training=QUICK, random_state=0).fit(X)
     assert model.probability(-np.inf, [0, np.inf]) == 0
     assert (model.sample(100, random_state=0) > 0).all()
 
@@ -120,6 +120,23 @@ def test_kinds_of_columns():
     assert (drawn["rain"] == 0).mean() == pytest.approx(0.4, abs=0.1)
 
 
+@pytest.mark.filterwarnings("ignore:time_limit has ended")
+def test_gaps_at_fit_and_score(model):
+    X = ring(400, 0)
+    X[::3, 1] = np.nan
+    gappy = QAFFDETensorTrain(training=QUICK, random_state=0).fit(X)
+    assert np.isfinite(gappy.score_samples(X)).all()
+    row = np.array([[0.5, np.nan, 0.2]])
+    assert model.score_samples(row) == pytest.approx(
+        model.marginal([0, 2]).score_samples(row[:, [0, 2]]), abs=1e-9
+    )
+
+
+def test_a_time_limit_shortens_the_training():
+    model = QAFFDETensorTrain(time_limit=0.2, random_state=0).fit(ring(2000, 0))
+    assert model.history_.steps[-1] < 500
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -127,7 +144,7 @@ def test_kinds_of_columns():
         ({"rank": 2.5}, "rank=2.5"),
         ({"time_limit": -1}, "time_limit=-1"),
         ({"training": 3}, "training=3"),
-        ({"bounds": (0, 1)}, "bounds|outside|beyond"),
+        ({"columns": Real(0, 1)}, "column 0|outside|beyond"),
     ],
 )
 def test_bad_parameters(parameters, message):

@@ -105,10 +105,7 @@ def known_ends(model: Any, source: Any = None) -> Any:
 def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePlan, TableDensity]:
     """Plan and density of a table with the parameters of an estimator."""
     _check_parameters(model)
-    names = [column.name for column in table.schema.columns]
-    named = all(isinstance(name, str) for name in names)
-    declare_columns(model, len(names), names if named else None, reset=True)
-    model.schema_ = table.schema
+    declare_table(model, table)
     run = Run(model.time_limit, verbose=bool(model.verbose))
     plan, start = model.plan, None
     if plan is None:
@@ -137,6 +134,14 @@ def fit_table(model: Any, table: Table, method: str, seed: int) -> tuple[TablePl
     return plan, density
 
 
+def declare_table(model: Any, table: Table) -> None:
+    """Let the columns of an estimator be those of a table from now on."""
+    names = [column.name for column in table.schema.columns]
+    named = all(isinstance(name, str) for name in names)
+    declare_columns(model, len(names), names if named else None, reset=True)
+    model.schema_ = table.schema
+
+
 def kinds_of(model: Any) -> Any:
     """Kinds that an estimator asks for; all are real where its parameters ask for features."""
     is_auto = isinstance(model.columns, str) and model.columns == "auto"
@@ -158,14 +163,14 @@ def _check_parameters(model: Any) -> None:
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":
             raise ValueError(
-                f"{name}={value!r}, but a table with kinds of columns or gaps has no Fourier "
-                f"features: its density is the base measure, a mixture. Leave {name}='auto'"
+                f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
+                f"Fourier features: its density is a mixture. Leave {name}='auto'"
             )
     size = model.base_measure
     if isinstance(size, str) and size not in ("auto", "mixture"):
         raise ValueError(
             f"base_measure={size!r}, but the base measure of a table with kinds of columns or "
-            "gaps is a mixture; give 'auto', 'mixture' or its number of components"
+            "gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of components"
         )
     if model.transformation is not None:
         check_choice("transformation", model.transformation, TRANSFORMATIONS)

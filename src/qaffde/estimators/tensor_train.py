@@ -1,6 +1,6 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 from warnings import warn
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from qaffde.estimators.base import all_or_nothing
 from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.tables import as_table, declare_table, known_ends
 from qaffde.kinds import Kind, Real
 from qaffde.nn import AtomColumn, ColumnMap, RealColumn, TableColumn, TableDensity
 from qaffde.parameters import (
@@ -26,12 +27,12 @@ from qaffde.parameters import (
 from qaffde.selection import SelectionPolicy, Source
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.summary import Moments, units
-from qaffde.selection.tables import table_columns
+from qaffde.selection.table_columns import table_columns
 from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
-MAX_CELLS, CELL_ROWS = 150, 100
+MAX_CELLS, CELL_ROWS = 150, 50
 """Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
@@ -56,15 +57,12 @@ class QAFFDETensorTrain(BornEstimator):
     n_features : int or "auto", default="auto"
         Number K of functions of a column; "auto" is up to 48, fewer for few rows.
     bond : int or "auto", default="auto"
-        Size χ of the matrices; "auto" is up to 128, by the cube root of the number of rows.
+        Size χ of the matrices; "auto" is up to 96, by the cube root of the number of rows.
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
-    bounds : pair or d pairs of floats, optional
-        Ends of the values that columns of numbers can have, None where there is none. No mass
-        lies beyond.
-    columns : "auto", None or dict of {int or str: kind}, default="auto"
-        Kinds of the columns: ``{"hour": "periodic:24", "city": "category", "rain": "atom:0"}``.
-        "auto" finds the others in data frames; columns of arrays are real numbers.
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns, as in :class:`QAFFDE`: real numbers, with known ends or without,
+        integers, categories, points of a circle, numbers with one common value.
     training : TensorTrainConfig, optional
         Steps, batches, learning rate and ridge; the parameters above come first.
     time_limit : float or None, default=None
@@ -106,7 +104,6 @@ class QAFFDETensorTrain(BornEstimator):
         n_features: int | str = "auto",
         bond: int | str = "auto",
         rank: int | str = "auto",
-        bounds: Any = None,
         columns: Any = "auto",
         *,
         training: TensorTrainConfig | None = None,
@@ -118,13 +115,17 @@ class QAFFDETensorTrain(BornEstimator):
         self.n_features = n_features
         self.bond = bond
         self.rank = rank
-        self.bounds = bounds
         self.columns = columns
         self.training = training
         self.time_limit = time_limit
         self.verbose = verbose
         self.policy = policy
         self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @all_or_nothing
     def fit(
@@ -145,11 +146,11 @@ class QAFFDETensorTrain(BornEstimator):
             Chunks bring their own weights.
         """
         self._check()
-        source = self._source(X, sample_weight)
         run = Run(self.time_limit, verbose=bool(self.verbose))
         generator = generator_from(self.random_state)
-        rows, weight = source.rows(generator.initial_seed())
-        columns = self._columns(rows, weight, generator.initial_seed())
+        seed = generator.initial_seed()
+        rows, weight, asked = self._read(X, sample_weight, seed)
+        columns = self._columns(rows, weight, asked, seed)
         parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
         config = self._config(len(rows))
@@ -168,13 +169,23 @@ class QAFFDETensorTrain(BornEstimator):
         check_kind("policy", self.policy, SelectionPolicy)
         check_positive("time_limit", self.time_limit, optional=True)
 
-    def _columns(self, rows: Tensor, weight: Tensor, seed: int) -> list[TableColumn]:
+    def _read(
+        self, X: Any, sample_weight: ArrayLike | None, seed: int
+    ) -> tuple[Tensor, Tensor, Sequence[Kind]]:
+        """Rows (n, d) with NaN for gaps, their weights and the kinds of the columns."""
+        table = as_table(X, sample_weight, self.columns, None)
+        if table is not None:
+            declare_table(self, table)
+            return table.rows, table.weight, table.schema.kinds
+        rows, weight = self._source(X, sample_weight).rows(seed)
+        ends = known_ends(self)
+        check_inside(read_bounds(ends, rows.shape[1]), rows, range(len(rows)))
+        return rows, weight, [Real(*pair) for pair in ends or [(None, None)] * rows.shape[1]]
+
+    def _columns(
+        self, rows: Tensor, weight: Tensor, kinds: Sequence[Kind], seed: int
+    ) -> list[TableColumn]:
         """Columns as parts, those of real numbers behind maps to their normal scores."""
-        ends = read_bounds(self.bounds, rows.shape[1])
-        check_inside(ends, rows, range(len(rows)))
-        kinds = [Real()] * rows.shape[1] if self.schema_ is None else self.schema_.kinds
-        if ends is not None:
-            kinds = [_bounded(kind, own.tolist()) for kind, own in zip(kinds, ends.T, strict=True)]
         policy = DEFAULT_POLICY if self.policy is None else self.policy
         columns = table_columns(rows, weight, kinds, policy, seed, mapped=True, auto=False)
         for column, x in zip(columns, rows.T, strict=True):
@@ -193,12 +204,6 @@ class QAFFDETensorTrain(BornEstimator):
         train: Any = self.density_.density
         spectrum: Tensor = train.spectrum()
         return spectrum
-
-
-def _bounded(kind: Kind, ends: list[float]) -> Kind:
-    """A real column between ends, NaN where there is none."""
-    lower, upper = (None if math.isnan(end) else end for end in ends)
-    return Real(lower, upper) if kind == Real() else kind
 
 
 def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:

@@ -19,7 +19,7 @@ from qaffde.nn.parts import CIRCLE, LINE, Part
 
 N_CELLS = 128
 """Cells of the table that a quantile is looked up in."""
-MAX_STEPS, TOLERANCE = 60, 1e-15
+MAX_STEPS, TOLERANCE = 30, 1e-13
 """Of Newton's method inside a cell."""
 
 
@@ -272,7 +272,7 @@ def solved(basis: WaveBasis | CircleBasis, knots: Tensor, state: Tensor, q: Tens
         excess = (basis._antiderivative(u) * c).sum(1) - q
         low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
         new = u - excess / (basis._derivative(u) * c).sum(1).clamp(min=1e-300)
-        new = torch.where((new > low) & (new < high), new, (low + high) / 2)
+        new = torch.where((new >= low) & (new <= high), new, (low + high) / 2)
         moved, u = (new - u).abs().max(), new
         if moved < TOLERANCE:
             break

@@ -33,6 +33,7 @@ from typing import Any, cast
 import torch
 from torch import Generator, Tensor, nn
 
+from qaffde.functional.contraction import carry, carry_back, log_norm, root_factor, unit_trace
 from qaffde.nn.calculus.integrals import legendre
 from qaffde.nn.column_basis import ColumnBasis
 from qaffde.nn.parts import Part, PartsDensity, Region, circle_rule
@@ -43,8 +44,6 @@ OUT = -1
 """Place of a part that is integrated out."""
 REACH, PANELS, PLANE_PANELS = 10.0, 128, 32
 """Of the quadrature on a line: its ends, and its panels, fewer in a plane."""
-NEGLIGIBLE = 1e-15
-"""Share of the largest eigenvalue of a matrix that its factor leaves out."""
 
 Operator = Tensor
 """Vectors v (n, χ) where a part has values, else matrices Q (n, χ, χ)."""
@@ -150,7 +149,7 @@ class TensorTrain(PartsDensity):
         self, sites: Sequence[int], places: Sequence[int], **changes: Any
     ) -> "TensorTrain":
         """A train of some of the parts that does not learn."""
-        given = {
+        given: dict[str, Any] = {
             "mixers": [self.mixers[t].detach() for t in sites],
             "loadings": [self.loadings[t].detach() for t in sites],
             "start": self.start,
@@ -165,7 +164,7 @@ class TensorTrain(PartsDensity):
         start = self.start / torch.linalg.norm(self.start)
         rho, mixers = (start.T @ start)[None], []
         for W, Q in zip(self.mixers, self._free_operators(), strict=True):
-            rho, mass = _unit(carry(rho, W, Q))
+            rho, mass = unit_trace(carry(rho, W, Q))
             mixers.append(W / mass.sqrt())
         end = self.end / (rho[0] * (self.end @ self.end.T)).sum().sqrt()
         return self._frozen(
@@ -173,19 +172,14 @@ class TensorTrain(PartsDensity):
         )
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density (n,) of the known parts of x (n, d): NaN is integrated out.
-
-        Its mass is that of :meth:`log_mass`.
-        """
-        unknown = x.isnan()
-        if not unknown.any():
+        """Log-density (n,) of the known parts of x (n, d): NaN is integrated out."""
+        if len(x) and not x.isnan().any():
             bases = self._own_bases()
             laws = [basis.log_law(x[:, k]).to(self.start) for k, basis in enumerate(bases)]
             return self.contract(self.operators(x)) + torch.stack(laws).sum(0)
-        patterns, group = unknown.unique(dim=0, return_inverse=True)
         log_p = self.start.new_zeros(len(x))
-        for number, pattern in enumerate(patterns):
-            known, rows = (~pattern).nonzero()[:, 0].tolist(), group == number
+        for rows in _same_gaps(x):
+            known = (~x[rows[0]].isnan()).nonzero()[:, 0].tolist()
             if known:
                 log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
         return log_p
@@ -195,7 +189,7 @@ class TensorTrain(PartsDensity):
         """Eigenvalues (r,) of the state that is left of the end, falling, of sum one."""
         rho = (self.start.T @ self.start)[None]
         for W, Q in zip(self.mixers, self._free_operators(), strict=True):
-            rho, _ = _unit(carry(rho, W, Q))
+            rho, _ = unit_trace(carry(rho, W, Q))
         lam = torch.linalg.eigvalsh(self.end.T @ rho[0] @ self.end).flip(0).clamp(min=0)
         return lam / lam.sum()
 
@@ -241,7 +235,7 @@ class TensorTrain(PartsDensity):
     def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
         rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)
         for W, Q in zip(self.mixers, operators, strict=True):
-            rho, mass = _unit(carry(rho, W, Q))
+            rho, mass = unit_trace(carry(rho, W, Q))
             log_p = log_p + mass.log()
         return log_p + ((rho @ self.end) * self.end).sum((1, 2)).log()
 
@@ -258,11 +252,11 @@ class TensorTrain(PartsDensity):
         sites = range(first, last + 1)
         if first == last:  # one part has a matrix of K × K numbers, whatever the bond
             Q = carry(rho, self.mixers[first], behind)[0]
-            V = _factor(self.loadings[first].T @ Q @ self.loadings[first]).T
+            V = root_factor(self.loadings[first].T @ Q @ self.loadings[first]).T
             one, end = V.new_ones(1, len(V)), torch.eye(len(V)).to(V)
             changes = {"mixers": [one], "loadings": [V], "start": one[:, :1], "end": end}
         else:
-            changes = {"start": _factor(rho[0]).T, "end": _factor(behind[0])}
+            changes = {"start": root_factor(rho[0]).T, "end": root_factor(behind[0])}
         return self._frozen(sites, places[first : last + 1], **changes)
 
     def _around(self, first: int, last: int) -> tuple[Tensor, Tensor]:
@@ -319,13 +313,10 @@ class TensorTrain(PartsDensity):
         """Log-density (n, m) of a part at nodes (m,), given the known parts of rows x (n, d)."""
         basis = self._own_bases()[part]
         e = basis.values(nodes).to(self.start)
-        patterns, group = x.isnan().unique(dim=0, return_inverse=True)
         found = self.start.new_empty(len(x), len(nodes))
-        for number in range(len(patterns)):
-            rows = (group == number).nonzero()[:, 0]
-            for block in rows.split(max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)):
-                state = self._state_of(x[block], part % self.n_dims)
-                found[block] = ((state @ e.T) * e.T).sum(1).clamp(min=0).log()
+        for rows in self._blocks(x):
+            state = self._state_of(x[rows], part % self.n_dims)
+            found[rows] = ((state @ e.T) * e.T).sum(1).clamp(min=0).log()
         return found + basis.log_law(nodes).to(found)
 
     def _state_of(self, x: Tensor, part: int) -> Tensor:
@@ -333,29 +324,29 @@ class TensorTrain(PartsDensity):
         site, operators = self.places.index(part), self.operators(x)
         rho = (self.start.T @ self.start)[None]
         for t in range(site):
-            rho, _ = _unit(carry(rho, self.mixers[t], operators[t]))
+            rho, _ = unit_trace(carry(rho, self.mixers[t], operators[t]))
         behind, V = self._behind(operators)[site], self.loadings[site]
-        state, _ = _unit(V.T @ carry(rho, self.mixers[site], behind) @ V)
+        state, _ = unit_trace(V.T @ carry(rho, self.mixers[site], behind) @ V)
         return state.expand(len(x), -1, -1)
 
     @torch.no_grad()
     def fill(self, x: Tensor, generator: Generator) -> Tensor:
         """A copy of x (n, d) with a draw given the known parts of the row in place of NaN."""
-        patterns, group = x.isnan().unique(dim=0, return_inverse=True)
         filled = x.clone()
-        for number, pattern in enumerate(patterns):
-            if pattern.any():
-                rows = group == number
-                few = max(self.bonds) if len(patterns) > 1 or not pattern.all() else 64
-                blocks = x[rows].split(max(1, BLOCK_NUMBERS // (few * max(self.bonds))))
-                filled[rows] = torch.cat([self._draw(block, generator) for block in blocks])
+        for rows in self._blocks(x):
+            if x[rows[0]].isnan().any():
+                filled[rows] = self._draw(x[rows], generator)
         return filled
+
+    def _blocks(self, x: Tensor) -> list[Tensor]:
+        """Numbers of rows that have the same gaps, as many at once as have room for matrices."""
+        size = max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)
+        return [block for rows in _same_gaps(x) for block in rows.split(size)]
 
     def _draw(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws part by part, given what is known or drawn before it, and known behind it.
 
-        What is integrated out is drawn too, and left out: amplitudes H (n, s, χ) are less than
-        matrices ρ = HᵀH.
+        What is integrated out is drawn too, and left out.
         """
         x, operators = x.clone(), self.operators(x)
         behind, H = self._behind(operators), self.start.expand(len(x), -1, -1)
@@ -363,9 +354,7 @@ class TensorTrain(PartsDensity):
             H = H @ self.mixers[t]
             if v.ndim == 3:
                 basis, V = cast("ColumnBasis", self.bases[t]), self.loadings[t]
-                state = _states(
-                    (H.mT @ H) * behind[t] if len(self.start) > 1 else None, H, behind[t], V
-                )
+                state, _ = unit_trace(V.T @ ((H.mT @ H) * behind[t]) @ V)
                 q = torch.rand(len(x), generator=generator, dtype=torch.float64)
                 drawn = basis.quantiles(state, q)
                 v = basis.values(drawn).to(V) @ V.T
@@ -379,7 +368,7 @@ class TensorTrain(PartsDensity):
         """Matrices (n, χ, χ) of the mass behind each part, up to factors."""
         found = [(self.end @ self.end.T)[None]]
         for W, Q in zip(list(self.mixers)[:0:-1], operators[:0:-1], strict=True):
-            found.append(_unit(carry_back(found[-1], W, Q))[0])
+            found.append(unit_trace(carry_back(found[-1], W, Q))[0])
         return found[::-1]
 
     def quadrature(
@@ -403,55 +392,7 @@ class TensorTrain(PartsDensity):
         return f"bonds={self.bonds}, places={self.places}"
 
 
-def carry(rho: Tensor, W: Tensor, Q: Operator) -> Tensor:
-    """Matrices (n, b, b) that a part makes of those before it, ρ (n, a, a)."""
-    moved = W.T @ rho @ W
-    return moved * Q if Q.ndim == 3 else moved * Q[:, :, None] * Q[:, None, :]
-
-
-def carry_back(behind: Tensor, W: Tensor, Q: Operator) -> Tensor:
-    """Matrices (n, a, a) that a part makes of those behind it (n, b, b)."""
-    return W @ (behind * (Q if Q.ndim == 3 else Q[:, :, None] * Q[:, None, :])) @ W.T
-
-
-def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: Tensor) -> Tensor:
-    r"""Logarithm (n,) of :math:`\lVert S\, W_1 \operatorname{diag}(v_1) \cdots E \rVert^2`.
-
-    Amplitudes are divided by their norms on the way: products of many parts stay numbers.
-
-    Parameters
-    ----------
-    start : Tensor of shape (s, a)
-    mixers : sequence of Tensors of shape (a, b)
-    v : sequence of Tensors of shape (n, b)
-    end : Tensor of shape (b, r)
-    """
-    H, log_p = (start @ mixers[0]) * v[0][:, None], start.new_zeros(())
-    for k, W in enumerate(mixers[1:], 1):
-        size = H.detach().abs().amax((1, 2)).clamp(min=torch.finfo(H.dtype).tiny)
-        log_p = log_p + 2 * size.log()
-        H = ((H / size[:, None, None]) @ W) * v[k][:, None]
-    return log_p + (H @ end).square().sum((1, 2)).log()
-
-
-def _states(Q: Tensor | None, H: Tensor, behind: Tensor, V: Tensor) -> Tensor:
-    """States σ (n, K, K) of trace one of a part with loadings V (χ, K)."""
-    if Q is None:
-        loaded = H[:, 0, :, None] * V
-        state = loaded.mT @ (behind @ loaded)
-    else:
-        state = V.T @ Q @ V
-    return _unit(state)[0]
-
-
-def _unit(rho: Tensor) -> tuple[Tensor, Tensor]:
-    """Matrices (n, a, a) of trace one, and the traces (n,) they had."""
-    mass = rho.diagonal(dim1=1, dim2=2).sum(1)
-    return rho / mass[:, None, None], mass
-
-
-def _factor(matrix: Tensor) -> Tensor:
-    """A matrix F (n, r) with FFᵀ = M, where M (n, n) is positive semidefinite."""
-    lam, U = torch.linalg.eigh(matrix)
-    large = lam > NEGLIGIBLE * lam[-1]
-    return U[:, large] * lam[large].sqrt()
+def _same_gaps(x: Tensor) -> list[Tensor]:
+    """Numbers of the rows of x (n, d) that have the same gaps, one tensor for each pattern."""
+    patterns, group = x.isnan().unique(dim=0, return_inverse=True)
+    return [(group == k).nonzero()[:, 0] for k in range(len(patterns))]

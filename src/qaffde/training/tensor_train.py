@@ -17,8 +17,8 @@ from numbers import Real
 import torch
 from torch import Generator, Tensor, nn
 
+from qaffde.functional.contraction import log_norm
 from qaffde.nn import CircleBasis, CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
-from qaffde.nn.tensor_train import log_norm
 from qaffde.parameters import check_count, check_positive, check_share
 from qaffde.training.config import LoopConfig
 from qaffde.training.loop import train as run_loop
@@ -32,10 +32,12 @@ MIXING = 0.02
 ORDER_ROWS = 20_000
 """Rows that the order of the parts is found from."""
 MANY_ROWS = 100_000
-"""Rows beyond which more steps are taken, by their square root."""
+"""Rows beyond which more steps are taken, by the fourth root."""
 TIMED_STEPS, SLACK = 5, 1.3
 """Steps that are timed, and how much longer than them the others may take."""
 CLIP_NORM = 5.0
+GAP_ROUNDS = 3
+"""Rounds of training where values are not known."""
 TAIL, MAX_SLOPE, MIN_LEVEL = 5e-4, 64.0, 1e-7
 """Share of the outer values, largest gain of resolution, and least share of the law in a cell."""
 MAX_SORTED = 1_000_000
@@ -51,7 +53,7 @@ class TensorTrainConfig:
     n_functions : int, default=48
         K, functions of a part, at most; codes have no more than there are, and fits of few rows
         have fewer.
-    bond, rank : int, default=128, 8
+    bond, rank : int, default=96, 8
         χ, at most, and the columns r of the end. With one column Ψ is zero on whole surfaces, and
         steps near them are erratic.
     ridge : float, default=3.0
@@ -63,7 +65,7 @@ class TensorTrainConfig:
     """
 
     n_functions: int = 48
-    bond: int = 128
+    bond: int = 96
     rank: int = 8
     ridge: float = 3.0
     max_steps: int = 2000
@@ -89,7 +91,7 @@ class TensorTrainConfig:
             self,
             n_functions=min(self.n_functions, 4 + round(size)),
             bond=min(self.bond, 4 + round(1.3 * size)),
-            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.5),
+            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.25),
             batch_size=min(self.batch_size, max(64, n // 8)),
         )
 
@@ -173,8 +175,8 @@ class LearningTrain(nn.Module):
     def result(self, places: Sequence[int]) -> TensorTrain:
         """The train itself, in double precision."""
         mixers, loadings, end = self.tensors()
-        double = [[tensor.double() for tensor in part] for part in (mixers, loadings)]
-        return TensorTrain(*double, self.bases, places, end=end.double()).normalized()
+        W, V = ([tensor.double() for tensor in part] for part in (mixers, loadings))
+        return TensorTrain(W, V, self.bases, places, end=end.double()).normalized()
 
 
 def make_bases(
@@ -297,7 +299,9 @@ def fit_train(
 ) -> tuple[TensorTrain, History]:
     """Tensor train of maximum likelihood, and the history of its training.
 
-    It is never below independent parts on held-out rows, or they are the result.
+    It is never below independent parts on held-out rows, or they are the result. Values that are
+    not known are drawn, first from their own law, then in further rounds from the train of the
+    round before, given the rest of the row (stochastic EM; Celeux and Diebolt, 1985).
 
     Parameters
     ----------
@@ -324,20 +328,23 @@ def fit_train(
     learner = LearningTrain(
         [bases[k] for k in order], config.bond, config.rank, config.ridge / len(chosen), generator
     )
-    filled = independent(bases).fill(x, generator)[:, order].float()
-    loop = _loop(learner, filled[chosen], config, run)
-    history = run_loop(
-        learner,
-        negative_log_likelihood,
-        (filled[chosen], w[chosen]),
-        (filled[valid], w[valid]),
-        loop,
-        generator,
-        **run.loop_arguments("train", loop.max_steps),
-    )
-    if min(history.valid_loss) >= 0:
-        return independent(bases), history
-    return learner.eval().result(order), history
+    train, history = independent(bases), History()
+    rounds = GAP_ROUNDS if x.isnan().any() else 1
+    for number in range(rounds):
+        filled = train.fill(x, generator)[:, order].float()
+        loop = _loop(learner, filled[chosen], config, run, rounds - number)
+        history = run_loop(
+            learner,
+            negative_log_likelihood,
+            (filled[chosen], w[chosen]),
+            (filled[valid], w[valid]),
+            loop,
+            generator,
+            **run.loop_arguments(f"train-{number}", loop.max_steps),
+        )
+        if min(history.valid_loss) < 0:
+            train = learner.eval().result(order)
+    return train, history
 
 
 def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
@@ -347,16 +354,18 @@ def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
     return TensorTrain([one] * len(bases), loadings, bases).normalized()
 
 
-def _loop(learner: LearningTrain, rows: Tensor, config: TensorTrainConfig, run: Run) -> LoopConfig:
-    """Settings of the loop; with a time limit, as many steps as fit into it."""
-    steps, size = config.max_steps, min(config.batch_size, len(rows))
+def _loop(
+    learner: LearningTrain, rows: Tensor, config: TensorTrainConfig, run: Run, rounds: int
+) -> LoopConfig:
+    """Settings of the loop, one of some rounds; with a time limit, as many steps as fit in."""
+    steps, size = -(-config.max_steps // rounds), min(config.batch_size, len(rows))
     if run.left is not None:
         began = time.perf_counter()
         for _ in range(TIMED_STEPS):
             learner(rows[:size]).mean().backward()
         learner.zero_grad()
         each = SLACK * (time.perf_counter() - began) / TIMED_STEPS
-        steps = max(TIMED_STEPS, min(steps, int(run.left / each)))
+        steps = max(TIMED_STEPS, min(steps, int(run.left / each) // rounds))
     return LoopConfig(
         max_steps=steps,
         batch_size=size,
