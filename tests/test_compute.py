@@ -137,7 +137,6 @@ def test_few_rows_score_as_many_do(rows):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.full((1, 3), np.nan), "NaN"),
         (np.full((1, 3), np.inf), "infinity"),
         (np.zeros((1, 2)), "2 features"),
         (np.zeros((0, 3)), "0 sample"),
@@ -147,6 +146,13 @@ def test_few_rows_score_as_many_do(rows):
 def test_the_short_way_lets_nothing_bad_through(rows, message):
     with pytest.raises(ValueError, match=message):
         QAFFDE(**OPTIONS).fit(X).score_samples(rows)
+
+
+def test_gaps_are_integrated_out():
+    model, row = QAFFDE(**OPTIONS).fit(X), X[:1].copy()
+    row[0, 0] = np.nan
+    expected = model.marginal([1, 2]).score_samples(X[:1, 1:])
+    np.testing.assert_allclose(model.score_samples(row), expected, rtol=0, atol=1e-9)
 
 
 def test_limits_of_threads_are_kept(monkeypatch):

@@ -16,7 +16,12 @@ pytest.importorskip("matplotlib")
 PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
-NOT_API = {"qaffde.cli", "qaffde.extras", "qaffde.parameters"}  # commands, and checks inside
+NOT_API = {
+    "qaffde.cli",
+    "qaffde.extras",
+    "qaffde.frames",
+    "qaffde.parameters",
+}  # commands, and checks inside
 
 
 def run(main, picture, capsys, *arguments):

@@ -27,6 +27,17 @@ MEASURED = {
 }
 """Measurements of the plans of each method."""
 KINDS: tuple[Any, ...] = (Real, Periodic, Integer, Category, Atom)
+CONSTANTS = tuple(field.name for field in fields(SelectionPolicy))
+GONE = (
+    "averaged_rows",
+    "averaged_strength",
+    "averaged_work",
+    "map_trial_features",
+    "max_choice_rows",
+    "max_sweeps",
+    "min_averaged_columns",
+)
+"""Constants of earlier searches, which files may hold."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -164,6 +175,13 @@ RECIPES |= {
         kind.__name__: Recipe(
             kind, None, None, (), **{f.name: check.anything for f in fields(kind)}
         )
-        for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig, SelectionPolicy)
+        for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig)
     },
+    "SelectionPolicy": Recipe(
+        SelectionPolicy,
+        lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in GONE}),
+        lambda policy: {name: getattr(policy, name) for name in CONSTANTS},
+        (),
+        **dict.fromkeys((*CONSTANTS, *GONE), check.anything),
+    ),
 }
