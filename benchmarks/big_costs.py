@@ -119,7 +119,7 @@ def tasks() -> Row:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
 

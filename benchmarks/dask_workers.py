@@ -130,7 +130,7 @@ def timed(sizes: Sizes, count: int) -> Timed:
     from distributed import Client, LocalCluster
 
     cluster = LocalCluster(
-        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=count, threads_per_worker=1, processes=True, dashboard_address=":0"
     )
     with cluster, Client(cluster) as client:
         client.wait_for_workers(count)

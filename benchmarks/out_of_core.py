@@ -171,7 +171,7 @@ def measure(source: str, n: int, d: int, data: Any, parameters: dict[str, Any]) 
         "data_mib": round(8 * n * d / 2**20, 1),
         "disk_mib": round(disk_bytes(data) / 2**20, 1),
         "n_features": model.n_fourier_features_,
-        "frame": "given" if "bounds" in parameters else "chosen",
+        "frame": "given" if "columns" in parameters else "chosen",
         "base_measure": model.base_measure_,
         "seconds": round(seconds, 2),
         "rows_per_second": round(n / seconds),
@@ -274,7 +274,7 @@ def _parser() -> ArgumentParser:
     add("--columns", type=int, default=2, metavar="d")
     add("--features", type=int, default=N_FEATURES, metavar="D")
     add("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
-    add("--given", action="store_true", help="give bandwidth and bounds")
+    add("--given", action="store_true", help="give bandwidth and ends of the columns")
     add("--folder", type=Path, default=None, help="where the data are written")
     return commands.parser
 

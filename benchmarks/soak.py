@@ -143,8 +143,9 @@ def table(rows: Sequence[Row]) -> str:
 
 def report(rows: Sequence[Row], page: Path = PAGE) -> None:
     """Write the table between the markers of the page."""
-    text = f"At most {TARGET:g} MB a minute is wanted. Each kind had {rows[0]['share']:.0%} of a"
-    fill(page, "soak", f"{table(rows)}\n\n{text} processor.")
+    share = f"Each kind had at most {rows[0]['share']:.0%} of a processor."
+    text = f"At most {TARGET:g} MB a minute is wanted. {share}"
+    fill(page, "soak", f"{table(rows)}\n\n{text}")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,6 +20,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
@@ -41,6 +42,8 @@ from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, 
 from experiments.targets import PLANAR, Target, get_target, random_gmm
 from qaffde import QAFFDE, QAFFDESGD
 from qaffde.baselines import KDE, NSF
+from qaffde.explore.requests import State
+from qaffde.explore.views import Explorer
 from qaffde.nn import GaussianMeasure
 
 ROWS = ROOT / "benchmarks/results/speed.jsonl"
@@ -68,7 +71,7 @@ class Sizes:
 
     Parameters
     ----------
-    n_kde, n_planar, n_gmm, n_power : int
+    n_kde, n_planar, n_gmm, n_power, n_five, n_planes, n_demo : int
         Rows to fit.
     n_score : int
         Held-out rows that judge a fit, and POWER's to score.
@@ -78,16 +81,22 @@ class Sizes:
         Planar sets on which the flow is fitted too.
     repetitions : int
         Of fits and of processes; what takes long is not repeated.
+    time_limit : int
+        Seconds that a fit beside a busy process is given.
     """
 
     n_kde: int = 20_000
     n_planar: int = 100_000
     n_gmm: int = 40_000
     n_power: int = 100_000
+    n_five: int = 50_000
+    n_planes: int = 20_000
+    n_demo: int = 10_000
     n_score: int = 50_000
     flow_steps: int = NSF.default_training.max_steps
     flow_sets: tuple[str, ...] = PLANAR
     repetitions: int = 3
+    time_limit: int = 10
 
 
 class Line(NamedTuple):
@@ -230,6 +239,36 @@ print(json.dumps(found))
 """
 
 
+def planes(name: str, sizes: Sizes) -> dict[str, Row]:
+    """Pictures of two columns while the values of the others move, as the explorer draws them."""
+    d = int(name)
+    X = random_gmm(d, scale=0.2).sample(sizes.n_planes, random_state=0)
+    cases = {}
+    for case, estimator in OURS.items():
+        draw = Explorer(estimator(random_state=0).fit(X)).picture
+        rows = X[: 20 * sizes.repetitions + 5, 2:]
+        states = [State((0, 1), dict(enumerate(row, 2)), draft=True) for row in rows.tolist()]
+        times = [timed(partial(draw, state))[1:] for state in states]
+        spent = [{"seconds": wall, "cpu_seconds": busy} for wall, busy in times[5:]]
+        cases[case] = _medians(spent)
+    return cases
+
+
+def limits(name: str, sizes: Sizes) -> dict[str, Row]:
+    """Untuned fits of five columns: in their own time, and with a limit beside a busy process."""
+    X = random_gmm(5, scale=0.2).sample(sizes.n_five, random_state=0)
+    cases = {}
+    for case, estimator in OURS.items():
+        _warm_up(estimator, X)
+        _, cases[case] = _repeated(lambda of=estimator: of(random_state=0).fit(X), 1)
+    with _busy_process(), catch_warnings():
+        simplefilter("ignore", ConvergenceWarning)
+        for case, estimator in OURS.items():
+            model = estimator(random_state=0, time_limit=float(sizes.time_limit))
+            _, cases[f"{case}, limit"] = _repeated(lambda of=model: of.fit(X), 1)
+    return cases
+
+
 def help_page(name: str, sizes: Sizes) -> dict[str, Row]:
     """``qaffde --help`` beside an interpreter that does nothing."""
     commands = {"python": ("-c", "pass"), "qaffde --help": ("-m", "qaffde.cli", "--help")}
@@ -254,7 +293,7 @@ def demo(name: str, sizes: Sizes) -> dict[str, Row]:
     """What ``make demo`` runs once everything is installed."""
     with TemporaryDirectory() as folder:
         picture = str(Path(folder) / "demo.png")
-        rows = ("--rows", str(sizes.n_kde), "--target", name)
+        rows = ("--rows", str(sizes.n_demo), "--target", name)
         command = ("-m", "experiments", "demo", *rows, "--output", picture)
         return _processes({"qaffde demo": command}, 1, threads=None)
 
@@ -264,6 +303,8 @@ LINES = {
     "fit_planar": Line("fit of {n_planar:,} × 2", PLANAR, fit_planar),
     "fit_gmm": Line("fit of {n_gmm:,} × 10", ("random_gmm",), fit_gmm),
     "power": Line("POWER", ("power",), power),
+    "planes": Line("plane of {set} columns", ("4", "6"), planes),
+    "limits": Line("fit of {n_five:,} × 5", ("random_gmm",), limits),
     "threads": Line("beside a busy process", ("swiss_roll",), threads),
     "help": Line("command line", ("",), help_page),
     "import": Line("import", ("",), imports),
@@ -512,6 +553,30 @@ def _thread_lines(rows: list[Row]) -> list[list[str]]:
     return lines
 
 
+def _plane_lines(rows: list[Row]) -> list[list[str]]:
+    lines = []
+    for row in rows:
+        for case, of in row["cases"].items():
+            work = LINES["planes"].work.format(set=row["set"])
+            rate = f"{1 / of['cpu_seconds']:.3g} a second"
+            lines.append(_line(work, case, [of], "", "30 a second", rate))
+    return lines
+
+
+def _limit_lines(rows: list[Row]) -> list[list[str]]:
+    (row,) = rows
+    work, limit = LINES["limits"].work.format(**row["sizes"]), row["sizes"]["time_limit"]
+    lines = []
+    for case, of in row["cases"].items():
+        if case in OURS:
+            lines.append(_line(work, case, [of], "", "20 s"))
+            continue
+        over = f"{of['seconds'] / limit:.3g} × its limit, wall"
+        method = f"{case} {limit} s, beside a busy process"
+        lines.append(_line(work, method, [of], over, "1.1 ×"))
+    return lines
+
+
 def _process_lines(
     name: str, ours: str, rival: str, aim: str
 ) -> Callable[[list[Row]], list[list[str]]]:
@@ -534,6 +599,8 @@ TABLES = {
     "fit_planar": _fits("fit_planar", "NSF", ".025 ×"),
     "fit_gmm": _fits("fit_gmm", "NSF", ".2 ×"),
     "power": _power_lines,
+    "planes": _plane_lines,
+    "limits": _limit_lines,
     "threads": _thread_lines,
     "help": _process_lines("help", "qaffde --help", "python", ".4 s"),
     "import": _process_lines(

@@ -3,7 +3,7 @@ Data that end at an edge
 ========================
 
 Shares lie between 0 and 1, and waiting times above 0. A kernel density estimate bleeds over such
-an edge, and is half as high as it should be right at it. With ``bounds`` the density stays inside.
+an edge, and is half as high as it should be right at it. With known ends the density stays inside.
 
 A kernel at a row near the edge has a part of its mass beyond it. Here the rows are shares with
 density :math:`2(1 - x)`, which is highest where it ends.

@@ -49,8 +49,8 @@ _ = DensityDisplay.from_estimator(
 
 # %%
 # No tumour has less than no concave points, but nothing told the model: with four columns its base
-# is a mixture of Gaussians, which ends nowhere. Where that matters, ``bounds`` gives the columns
-# ends, and the density a box for its base.
+# is a mixture of Gaussians, which ends nowhere. Where that matters, ``columns=Real(lower=0)`` ends
+# the columns, and no mass lies beyond.
 #
 # Missing values
 # --------------

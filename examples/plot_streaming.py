@@ -6,8 +6,8 @@ All that a fit knows of its rows is a sum over them. So rows can come in chunks,
 machines, and leave again, and the result is that of one fit, to rounding.
 
 The sum is :math:`\rho = \sum_i w_i \phi(x_i) \phi(x_i)^\top`. What it is a sum *of*, the features,
-has to be settled before the first row counts: with numbers for ``bandwidth`` and ``bounds`` no row
-has a say in it.
+has to be settled before the first row counts: with numbers for ``bandwidth`` and for the ends of
+the columns it does not depend on any row.
 """
 
 import matplotlib.pyplot as plt

@@ -4,6 +4,7 @@
 """
 
 import inspect
+import itertools
 import os
 from dataclasses import replace
 
@@ -51,8 +52,9 @@ def test_every_public_method_is_asked(name, tmp_path, monkeypatch):
 
     for method in methods:
         monkeypatch.setattr(kind, method, recording(method))
-    for d in (1, 2):
-        case = replace(PLAIN, estimator=name, rows=PLAIN.rows[:, :d], asked=PLAIN.asked[:, :d])
+    for d, n in itertools.product((1, 2), (28, 29, 30)):
+        asked_rows = PLAIN.asked[:n, :d]
+        case = replace(PLAIN, estimator=name, rows=PLAIN.rows[:, :d], asked=asked_rows)
         arrays.outcome(case, tmp_path)
     unasked = {m for m in methods - asked if not m.startswith(("get_", "set_"))}
     assert unasked <= {"to_onnx", "fit_predict"}

@@ -13,7 +13,17 @@ speed = pytest.importorskip(
 )
 BEGIN, END = "<!-- speed:begin -->", "<!-- speed:end -->"
 TINY = speed.Sizes(
-    n_kde=200, n_planar=200, n_gmm=500, n_power=300, n_score=100, flow_steps=2, repetitions=1
+    n_kde=200,
+    n_planar=200,
+    n_gmm=500,
+    n_power=300,
+    n_five=300,
+    n_planes=300,
+    n_demo=200,
+    n_score=100,
+    flow_steps=2,
+    repetitions=1,
+    time_limit=5,
 )
 
 
@@ -55,7 +65,7 @@ def test_every_line_has_a_row_and_is_not_measured_again(tmp_path, capsys, monkey
     assert speed.torch.get_num_threads() == before
     rows = speed.read_rows(path)
     assert [row["line"] for row in rows] == sorted(
-        [*speed.LINES, "fit_planar"], key=list(speed.LINES).index
+        [*speed.LINES, "fit_planar", "planes"], key=list(speed.LINES).index
     )
     assert all(row["threads"] == 1 and row["sizes"]["n_kde"] == 200 for row in rows)
     for row in rows:

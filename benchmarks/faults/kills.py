@@ -174,7 +174,7 @@ def start_dask(folder: Path) -> Attempt:
         n_workers=2,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         silence_logs=logging.CRITICAL,
     )
     client = Client(cluster)

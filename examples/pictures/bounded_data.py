@@ -1,4 +1,4 @@
-"""Hard edges: a kernel density estimate bleeds over them, QAFFDE with bounds does not.
+"""Hard edges: a kernel density estimate bleeds over them, QAFFDE with known ends does not.
 
     python examples/pictures/bounded_data.py [--n ROWS] [--out FILE]
 

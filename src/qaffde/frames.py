@@ -175,6 +175,12 @@ def make_frame(columns: Sequence[Values], library: str | None) -> Any:
     return frame
 
 
+def with_index(frame: Any, like: Any) -> Any:
+    """A frame with the index of another one of as many rows, where both are of pandas."""
+    both = (nw.dependencies.is_pandas_dataframe(part) for part in (frame, like))
+    return frame.set_axis(like.index, axis=0) if all(both) else frame
+
+
 def _series(column: Values, library: Any) -> Any:
     """A series of a library in the column's dtype."""
     name, dtype, labels = str(column.name), column.dtype, column.labels

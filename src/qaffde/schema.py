@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from qaffde.frames import Values, is_date, is_gap, make_frame, read_columns, tidy
 from qaffde.kinds import Atom, Category, Integer, Kind, Label, Real, as_kind
 
+__all__ = ["Column", "Schema"]
+
 Array = NDArray[np.float64]
 
 MAX_DISTINCT = 256

@@ -93,7 +93,7 @@ OPEN_BOXES = {
 @pytest.mark.parametrize("name", OPEN_BOXES)
 def test_some_partitions_do_not_settle_the_ends_of_a_box(name):
     model = QAFFDE(**SCOTT, **OPEN_BOXES[name])
-    with pytest.raises(ValueError, match="give numbers for all bounds, or another base_measure"):
+    with pytest.raises(ValueError, match="give both ends of all columns, or another base_measure"):
         fit(model, ROWS, sample_partitions=1)
     assert not model.__sklearn_is_fitted__()
 

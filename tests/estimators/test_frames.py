@@ -105,7 +105,9 @@ def test_gaps_of_a_frame_are_filled_in_their_dtypes(model, draws):
     holes = draws.iloc[:30].astype({"children": "Int64"})
     holes.loc[holes.index[::3], "city"] = None
     holes.loc[holes.index[1::3], ["children", "spend"]] = None
+    holes.index = holes.index + 100
     filled = model.impute(holes, random_state=0)
+    assert filled.index.equals(holes.index)
     assert filled.dtypes.equals(draws.dtypes)
     known = holes.notna().to_numpy()
     assert (filled.to_numpy()[known] == draws.iloc[:30].to_numpy()[known]).all()

@@ -296,6 +296,17 @@ def test_column_names_must_agree():
         first.partial_fit(frames[1])
 
 
+@pytest.mark.parametrize("far", [1e60, 1e300])
+def test_rows_whose_phases_overflow_are_refused(far):
+    # they made the density matrix NaN, and then all scores
+    rows = np.random.default_rng(0).normal(size=(40, 2)) * 1e-100
+    model = QAFFDE(12, 1e-100, base_measure="gaussian", random_state=0).fit(rows)
+    before = model.score_samples(rows)
+    with pytest.raises(ValueError, match=r"outside the ends of the plan.*the first is row 0"):
+        model.partial_fit(np.full((1, 2), far))
+    np.testing.assert_array_equal(model.score_samples(rows), before)
+
+
 def test_a_failed_first_chunk_leaves_the_model_unfitted():
     model = QAFFDE()
     with pytest.raises(ValueError, match="constant column: 1"):

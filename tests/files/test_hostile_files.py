@@ -276,7 +276,7 @@ FORGED = {
         field("QAFFDE", "feature_names_in_", {"texts": ["a"], "object": True}),
         r"feature_names_in_ has shape \(1,\), not \(2,\)",
     ),
-    "no sums": ("QAFFDE box", field("QAFFDE", "sums_", None), "sums_ is not of type Sums"),
+    "no sums": ("QAFFDE box", field("QAFFDE", "sums_", None), "sums_ is missing"),
     "small sums": (
         "QAFFDE box",
         tensor("Sums.rho", lambda r: r[1:, 1:]),
@@ -428,7 +428,7 @@ FORGED = {
     "no training": (
         "QAFFDESGD box",
         parameter("QAFFDESGD", training=[]),
-        "not of type TrainingConfig",
+        r"not of type .*TrainingConfig",
     ),
     "device": ("configs", field("ComputeConfig", "device", "moon"), "device='moon' cannot be"),
     "precision": ("configs", field("ComputeConfig", "dtype", "eval"), "dtype='eval' is not known"),

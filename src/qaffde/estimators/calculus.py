@@ -22,6 +22,7 @@ from qaffde.estimators.columns import (
 )
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
+from qaffde.frames import with_index
 from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
@@ -221,7 +222,8 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
-        return self._table(_filled(density, rows, method, generator).numpy())
+        filled = self._table(_filled(density, rows, method, generator).numpy())
+        return with_index(filled, X)
 
     def mean(self) -> Array:
         """Mean of the density, of shape (d,).

@@ -14,8 +14,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from qaffde.estimators.base import Array, DensityEstimator, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.regions import weighted_quantile
+from qaffde.estimators.tables import kinds_of
+from qaffde.frames import as_frame
+from qaffde.kinds import Category
+from qaffde.nn import TableDensity
 from qaffde.parameters import generator_from
+from qaffde.schema import Schema
 
 FOLDS = 5
 TRIMMED = 0.1
@@ -76,6 +82,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     _: KW_ONLY
     contamination: float | str = "auto"
     random_state: Any = None
+    schema_ = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -83,7 +90,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or a data frame with kinds of columns and gaps
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
@@ -91,7 +98,9 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
             of the other.
         """
         share = _check_contamination(self.contamination)
-        rows: Any = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=2)
+        new = QAFFDE(random_state=self.random_state) if self.estimator is None else self.estimator
+        self.schema_ = _table_schema(X, new)
+        rows = self._rows(X, reset=True, ensure_min_samples=2)
         weight: Any = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
@@ -102,15 +111,20 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
                 f"all {len(rows)} rows are the same: there is no density to compare rows by"
             )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
-        scores = self._fit_distinct(distinct, total, share)
+        scores = self._fit_distinct(_of_codes(clone(new), self.schema_), distinct, total, share)
         self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
         return self
 
-    def _fit_distinct(self, X: Array, weight: Array, share: float) -> Array:
+    def _rows(self, X: Any, *, reset: bool = False, **how: Any) -> Any:
+        """Rows as numbers, codes for categories."""
+        if self.schema_ is None:
+            return validate_data(self, X, dtype=np.float64, order="C", reset=reset, **how)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return self.schema_.encode(X)
+
+    def _fit_distinct(self, new: DensityEstimator, X: Array, weight: Array, share: float) -> Array:
         """Fit to different rows, and return their scores out of fold."""
-        given = self.estimator
-        new = QAFFDE(random_state=self.random_state) if given is None else clone(given)
         whole = new.fit(X, sample_weight=weight)
         scores = _scores_out_of_fold(whole, X, weight, self.random_state)
         trusted = scores >= weighted_quantile(scores, weight, max(share, TRIMMED))
@@ -123,8 +137,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of each row, of shape (n,): the lower, the more of an outlier."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return self.estimator_.score_samples(rows)
+        return self.estimator_.score_samples(self._rows(X))
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Log-density of each row above the offset, of shape (n,): negative for outliers."""
@@ -133,6 +146,28 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Whether each row is an inlier (1) or an outlier (−1), of shape (n,)."""
         return np.where(self.decision_function(X) >= 0, 1, -1)
+
+
+def _table_schema(X: Any, estimator: Any) -> Schema | None:
+    """Schema of a data frame with kinds of columns or gaps; None of plain numbers."""
+    if as_frame(X) is None or not hasattr(estimator, "columns"):
+        return None
+    is_ours = isinstance(estimator, QAFFDE | QAFFDESGD)
+    schema = Schema.infer(X, kinds_of(estimator) if is_ours else estimator.columns)
+    rows = schema.encode(X)
+    schema.check(rows)
+    return None if schema.is_real and not np.isnan(rows).any() else schema
+
+
+def _of_codes(estimator: Any, schema: Schema | None) -> Any:
+    """The estimator, for rows in which categories are their codes."""
+    if schema is None:
+        return estimator
+    kinds = [
+        Category(tuple(range(len(column.codes)))) if column.codes else column.kind
+        for column in schema.columns
+    ]
+    return estimator.set_params(columns=kinds)
 
 
 def _check_contamination(value: Any) -> float:
@@ -176,6 +211,9 @@ def _without(
     """The density without some of its rows; `model` stays as it is."""
     if not weight[left_out].any():
         return model
-    if isinstance(model, QAFFDE):
+    if isinstance(model, QAFFDE) and model.sums_ is not None:
         return copy(model).forget(X[left_out], sample_weight=weight[left_out])
-    return clone(model).fit(X[~left_out], sample_weight=weight[~left_out])
+    fresh: Any = clone(model)
+    if isinstance(getattr(model, "density_", None), TableDensity):
+        fresh.set_params(plan=getattr(model, "plan_", None))
+    return fresh.fit(X[~left_out], sample_weight=weight[~left_out])

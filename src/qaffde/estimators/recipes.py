@@ -64,7 +64,7 @@ def estimator(
     by default they are set.
     """
     learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
-    if issubclass(kind, DensityEstimator):
+    if hasattr(kind, "schema_"):
         learned["schema_"] = _schema
 
     def take(model: BaseEstimator) -> dict[str, Any]:

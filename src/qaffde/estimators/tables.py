@@ -163,14 +163,14 @@ def _check_parameters(model: Any) -> None:
         value = getattr(model, name)
         if not isinstance(value, str) or value != "auto":
             raise ValueError(
-                f"{name}={value!r}, but a table with kinds of columns or gaps has no Fourier "
-                f"features: its density is the base measure, a mixture. Leave {name}='auto'"
+                f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
+                f"Fourier features: its density is a mixture. Leave {name}='auto'"
             )
     size = model.base_measure
     if isinstance(size, str) and size not in ("auto", "mixture"):
         raise ValueError(
             f"base_measure={size!r}, but the base measure of a table with kinds of columns or "
-            "gaps is a mixture; give 'auto', 'mixture' or its number of components"
+            "gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of components"
         )
     if model.transformation is not None:
         check_choice("transformation", model.transformation, TRANSFORMATIONS)

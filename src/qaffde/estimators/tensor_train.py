@@ -27,7 +27,7 @@ from qaffde.parameters import (
 from qaffde.selection import SelectionPolicy, Source
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.summary import Moments, units
-from qaffde.selection.tables import table_columns
+from qaffde.selection.table_columns import table_columns
 from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots

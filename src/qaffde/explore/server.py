@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.explore.requests import RequestError, State, parse_state
+from qaffde.explore.tables import TableExplorer
 from qaffde.explore.views import Explorer, Picture
 
 Array = NDArray[np.float64]
@@ -71,7 +72,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        explorer: Explorer,
+        explorer: Explorer | TableExplorer,
         facts: Mapping[str, Any],
         host: str = LOOPBACK,
         port: int = 0,
@@ -174,8 +175,9 @@ class Handler(BaseHTTPRequestHandler):
         if path != "api/model":
             raise RequestError("there is no such page", HTTPStatus.NOT_FOUND)
         explorer = self.server.explorer
-        parts = zip(explorer.names, explorer.view.T.tolist(), explorer.medians, strict=True)
-        columns = [{"name": n, "ends": e, "median": float(m)} for n, e, m in parts]
+        ends, told = explorer.view.T.tolist(), explorer.columns
+        parts = zip(explorer.names, ends, explorer.medians, told, strict=True)
+        columns = [{"name": n, "ends": e, "median": float(m), **more} for n, e, m, more in parts]
         return {"columns": columns, "facts": dict(self.server.facts)}
 
     def _picture(self, path: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from qaffde.explore.requests import Ends, RequestError, State
 from qaffde.nn import BornMixture, MappedMixture
 from qaffde.nn.calculus.integrals import Column
 from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing
+from qaffde.parameters import generator_from
 from qaffde.streams.names import column_names
 
 Array = NDArray[np.float64]
@@ -85,6 +86,8 @@ class Explorer:
     view : ndarray of shape (2, d)
         Ends of the axes.
     medians : ndarray of shape (d,)
+    columns : list of dict
+        What the page is told of the columns beside them.
     """
 
     def __init__(self, model: Any, random_state: int = 0) -> None:
@@ -92,9 +95,10 @@ class Explorer:
             range(model.n_features_in_)
         ).density
         self.names = column_names(model)
-        rows = model.sample(N_DRAWS, random_state=random_state)
+        self.columns: list[dict[str, Any]] = [{"kind": "real"} for _ in self.names]
+        rows = self.density.sample(N_DRAWS, generator_from(random_state)).numpy()
         support = _support(self.density)
-        self.view: Array = np.clip(_widened(np.quantile(rows, VIEW, axis=0), MARGIN), *support)
+        self.view: Array = np.clip(widened(np.quantile(rows, VIEW, axis=0), MARGIN), *support)
         self.medians: Array = np.clip(np.median(rows, axis=0), *self.view)
         self._slices: OrderedDict[tuple[int, ...], Slices] = OrderedDict()
         self._seconds = 5e-11  # a multiplication
@@ -220,7 +224,8 @@ class Explorer:
         return float(np.ptp(self.view[:, column])) / n_cells
 
 
-def _widened(ends: Array, share: float) -> Array:
+def widened(ends: Array, share: float) -> Array:
+    """Ends (2, d) with a share of their width added on either side."""
     width = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
     wider: Array = ends + share * width * np.array([[-1.0], [1.0]])
     return wider

@@ -7,7 +7,7 @@ A check takes the fields, a name and its value, and raises a
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -107,11 +107,17 @@ def optional(check: Check) -> Check:
     return lambda f, name, value: None if value is None else check(f, name, value)
 
 
+def _named(kind: Any) -> str:
+    """Name of a class, or of several; those of numbers are "number"."""
+    kinds = get_args(kind) or (kind,)
+    return "number" if set(kinds) == {int, float} else " or ".join(each.__name__ for each in kinds)
+
+
 @parametrized
 def item(f: Fields, name: str, value: Any, kind: Any, **letters: str) -> None:
     """An object of a class, or of one of several; ``q="d"`` says that our q is its d."""
     fits = isinstance(value, kind) and isinstance(value, bool) is (kind is bool)
-    f.require(fits, name, f"is not of type {getattr(kind, '__name__', 'number')}")
+    f.require(fits, name, f"is not of type {_named(kind)}")
     sizes = f.sizes_of(value)
     for ours, its in letters.items():
         if its in sizes:

@@ -68,7 +68,7 @@ def antiderivative(c: Tensor) -> Tensor:
 def series_at(c: Tensor, y: Tensor) -> Tensor:
     """Series of coefficients (n, m), row by row, at points `y` of shape (n,)."""
     size = max(1, 2**17 // c.shape[-1])  # rows whose cosines stay in cache
-    parts = zip(c.split(size), y.split(size), strict=True)
+    parts = zip(c.expand(len(y), -1).split(size), y.split(size), strict=True)
     return torch.cat([(rows * chebyshev_basis(at, c.shape[-1])).sum(-1) for rows, at in parts])
 
 

@@ -23,14 +23,8 @@ from qaffde.nn.features import (
     KernelMeasure,
 )
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
-from qaffde.nn.table import (
-    AtomColumn,
-    CircleColumn,
-    CodeColumn,
-    RealColumn,
-    TableColumn,
-    TableDensity,
-)
+from qaffde.nn.table import TableDensity
+from qaffde.nn.table_columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
 from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 

@@ -20,7 +20,7 @@ REACH = 8.5
 """Deviations beyond which a normal law adds nothing."""
 MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
-WIDE, HARMONICS = 0.15, 9
+WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
 CIRCLE_PANELS = 128
 Region = Tensor | None
@@ -249,11 +249,6 @@ class CircleFactor(Factor):
         """A circle."""
         return CIRCLE
 
-    def _windings(self, away: int = 0) -> range:
-        """Turns that matter for values up to so many turns further away than half of one."""
-        most = math.ceil(0.5 + REACH * float(self.deviation.max())) + away
-        return range(-most, most + 1)
-
     def log_values(self, x: Tensor) -> Tensor:
         """Logarithm of the sum over windings or, of wide laws, of their Fourier series."""
         wide = self.deviation > WIDE
@@ -266,8 +261,8 @@ class CircleFactor(Factor):
             return self._series(x).log()
         away = x[:, None] - self.mean
         away = away - away.round()
-        total = torch.full_like(away, -torch.inf)
-        for turn in self._windings():
+        total = -0.5 * (away / self.deviation).square()
+        for turn in (-1, 1):  # two turns away are e^−100 of it
             total = torch.logaddexp(total, -0.5 * ((away + turn) / self.deviation).square())
         return total - (self.deviation * math.sqrt(2 * math.pi)).log()
 
@@ -282,7 +277,8 @@ class CircleFactor(Factor):
         """Sums of normal probabilities."""
         low, high = (end[:, None] - self.mean % 1 for end in region.T)
         total = torch.zeros_like(low)
-        for turn in self._windings(away=2):
+        most = 2 + math.ceil(REACH * float(self.deviation.max()))
+        for turn in range(-most, most + 1):
             total += torch.special.ndtr((high + turn) / self.deviation)
             total -= torch.special.ndtr((low + turn) / self.deviation)
         return total

@@ -98,7 +98,11 @@ def shortened(label: str, most: int = 12) -> str:
 
 
 def draw_counted(
-    ax: Any, scale: Scale, mass: Array, *, inside: Sequence[tuple[str, Array]] = ()
+    ax: Any,
+    scale: Scale,
+    mass: Array,
+    *,
+    inside: Sequence[tuple[str, NDArray[np.bool_]]] = (),
 ) -> None:
     """Probabilities as bars of categories or stems of integers, darker within regions.
 
@@ -110,7 +114,7 @@ def draw_counted(
     inside : sequence of (label, mask of shape (n,))
         Regions, the largest one first.
     """
-    alphas = np.linspace(0.45, 0.9, len(inside)) if inside else []
+    alphas = np.linspace(0.45, 0.9, len(inside))
     parts = [("", np.ones(len(mass), dtype=bool), 0.22 if inside else 0.7)]
     parts += [(*region, alpha) for region, alpha in zip(inside, alphas, strict=True)]
     for label, mask, alpha in parts:

@@ -58,7 +58,8 @@ class BaseSpec:
         if self.name == "gaussian":
             whole = Moments.of(Z, weight) if moments is None else moments
             return fit_gaussian(whole, policy.mixture_ridge)
-        rows = Monomials(Z[: policy.max_mixture_rows], weight[: policy.max_mixture_rows])
+        share = weight[: policy.max_mixture_rows] / weight.mean()
+        rows = Monomials(Z[: policy.max_mixture_rows], share)
         k, m = self.n_components, self.n_mixtures
         options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": deadline}
         begin: list[GaussianMeasure | None] = [None] * m

@@ -21,6 +21,7 @@ from qaffde.nn import (
     StandardizedDensity,
 )
 from qaffde.parameters import (
+    MAX_BANDWIDTH,
     ComputeConfig,
     check_choice,
     check_count,
@@ -332,16 +333,17 @@ class Plan:
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
 
-        Rows beyond the reach are an error: the density could not show them where they are.
-        Messages call rows by `number`, from 0 by default.
+        Rows beyond the reach are an error, since the density could not show them where they are,
+        and so are rows whose phases overflow. Messages call rows by `number`, from 0 by default.
         """
         centered = self._mapped(X, number) - self.location
         Z = centered / (self.scale if self.axes is None else self.scale[0])
         Z = Z if self.axes is None else Z @ self.axes
-        outside = ((Z < self.reach[0]) | (Z > self.reach[1])).any(1)
+        reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
+        outside = ((Z < reach[0]) | (Z > reach[1])).any(1)
         if outside.any():
             row = int(outside.nonzero()[0, 0])
-            ends = self.location + self.scale * self.reach
+            ends = self.location + self.scale * reach
             lower, upper = (ends if self.maps is None else self.maps.inverse(ends)).tolist()
             raise ValueError(
                 f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "

@@ -63,7 +63,7 @@ class SelectionPolicy:
         Sizes in a row that are worse than a smaller one before no larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
-    max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 10, 4
+    max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 20, 4
         Rows that expectation–maximization sees; iterations while the size is chosen, and those
         that follow with all rows.
 
@@ -169,7 +169,7 @@ class SelectionPolicy:
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
     max_mixture_rows: int = 100_000
-    mixture_iterations: int = 10
+    mixture_iterations: int = 20
     last_iterations: int = 4
 
     min_scale: float = 1e-3

@@ -187,11 +187,16 @@ class Search:
 
     @cached_property
     def mixture(self) -> BaseSpec:
-        """Smallest Gaussian mixture within a standard error of the best held-out likelihood."""
-        scores = self._mixtures
-        weight = self.splits[self.most][0].valid_weight
-        best = max(scores.values(), key=lambda score: weighted_mean(score, weight))
-        return next(spec for spec, score in scores.items() if indistinct(score, best, weight))
+        """Gaussian mixture of the best held-out likelihood, or a smaller one like it.
+
+        In few columns, where features follow, that is the smallest within a standard error; in
+        many only one Gaussian takes precedence.
+        """
+        scores, weight = self._mixtures, self.splits[self.most][0].valid_weight
+        best = max(scores, key=lambda spec: weighted_mean(scores[spec], weight))
+        simple = [*scores] if self.Z.shape[1] <= self.policy.max_box_columns else [*scores][:1]
+        found = (spec for spec in simple if indistinct(scores[spec], scores[best], weight))
+        return next(found, best)
 
     @cached_property
     def _mixtures(self) -> dict[BaseSpec, Tensor]:
@@ -201,7 +206,8 @@ class Search:
         fitted a second time from another start and averaged.
         """
         policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
-        rows = Monomials(split.train, split.train_weight, torch.float32)
+        share = split.train_weight / split.train_weight.mean()
+        rows = Monomials(split.train, share, torch.float32)
         valid, (n, d) = Monomials(split.valid), split.train.shape
         scores: dict[BaseSpec, Tensor] = {}
         means: dict[BaseSpec, float] = {}

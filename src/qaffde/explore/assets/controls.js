@@ -1,5 +1,7 @@
 // Selects for the axes, a card for each other column, ends of the box.
 
+import { isCounted } from "./scales.js";
+
 const make = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -18,13 +20,18 @@ const rounded = (value, step) => Number((Math.round(value / step) * step).toPrec
 
 // A card has two states: any value, or one that the slider says.
 export class ColumnCard {
-  constructor({ name, ends, median }, number, onChange) {
-    const [min, max] = ends;
-    this.step = 10 ** Math.floor(Math.log10((max - min) / 200));
+  constructor(column, number, onChange) {
+    const { name, median, labels } = column;
+    const whole = isCounted(column);
+    const [min, max] = whole ? [Math.ceil(column.ends[0]), Math.floor(column.ends[1])] : column.ends;
+    this.step = whole ? 1 : 10 ** Math.floor(Math.log10((max - min) / 200));
     Object.assign(this, { name, number, onChange });
     this.check = make("input", { type: "checkbox", id: `fix-${number}` });
     this.check.setAttribute("aria-label", `Fix ${name} at a value`);
-    this.value = make("input", { type: "number", step: "any", value: rounded(median, this.step) });
+    this.value = labels
+      ? make("select", {}, ...labels.map((label, code) => new Option(label, code)))
+      : make("input", { type: "number", step: whole ? 1 : "any" });
+    this.value.value = rounded(median, this.step);
     this.value.setAttribute("aria-label", `Value of ${name}`);
     this.any = make("span", { className: "any", textContent: "any" });
     this.slider = make("input", { type: "range", min: rounded(min, this.step), max: rounded(max, this.step), step: this.step });
@@ -57,8 +64,8 @@ export class ColumnCard {
   }
 
   #type() {
-    if (!Number.isFinite(this.value.valueAsNumber)) return;
-    this.slider.value = this.value.valueAsNumber;
+    if (this.value.value === "" || !Number.isFinite(Number(this.value.value))) return;
+    this.slider.value = Number(this.value.value);
     this.#show();
     this.onChange({ draft: true });
   }

@@ -1,7 +1,7 @@
 // One column: a curve, its interval, its draws.
 
 import { drawAxes, fillCurve } from "./plane.js";
-import { between, ceilingOf, middleOf, percentText, scale, spikesAbove, ticks } from "./scales.js";
+import { between, ceilingOf, isCounted, middleOf, peakOf, percentText, scale, spikesAbove, ticks } from "./scales.js";
 
 export const curveLayout = (width, narrow) => {
   const [left, bottom] = narrow ? [50, 58] : [66, 66];
@@ -9,23 +9,58 @@ export const curveLayout = (width, narrow) => {
   return { height, area: { left, top: 14, right: width - 8, bottom: height - bottom } };
 };
 
-export const drawCurve = (ctx, { picture, layout, theme, options, names }) => {
+export const drawCurve = (ctx, { picture, layout, theme, options, names, columns }) => {
   const { area } = layout;
   const { density, points: n, ends } = picture;
-  const ceiling = ceilingOf(density);
+  const [column] = columns;
+  const ceiling = isCounted(column) ? peakOf(density) || 1 : ceilingOf(density);
   const heights = [0, ceiling * 1.06];
   const x = scale(ends[0], [area.left, area.right]);
   const y = scale(heights, [area.bottom, area.top]);
   const upTicks = ticks(...heights, (area.bottom - area.top) / 60);
   drawGrid(ctx, area, theme, upTicks, y);
-  const points = [...density].map((value, k) => [x(middleOf(k, n, ends[0])), y(Math.min(value, heights[1]))]);
-  fillCurve(ctx, theme, points, [area.right, area.bottom], [area.left, area.bottom]);
-  drawInterval(ctx, picture, theme, x, (value) => y(Math.min(value, heights[1])));
-  spikesAbove(density, heights[1]).forEach((run) => labelSpike(ctx, picture, theme, run, x, area));
+  if (isCounted(column)) drawCounted(ctx, picture, theme, column, x, y);
+  else {
+    const points = [...density].map((value, k) => [x(middleOf(k, n, ends[0])), y(Math.min(value, heights[1]))]);
+    if (column.kind === "periodic") close(points, area);
+    fillCurve(ctx, theme, points, [area.right, area.bottom], [area.left, area.bottom]);
+    spikesAbove(density, heights[1]).forEach((run) => labelSpike(ctx, picture, theme, run, x, area));
+  }
+  if (column.kind !== "category") drawInterval(ctx, picture, theme, x, (value) => y(Math.min(value, heights[1])));
   if (options.samples) drawRug(ctx, picture.samples, theme, area, x);
   const shifted = { ...area, bottom: area.bottom + (options.samples ? 14 : 0) };
-  drawAxes(ctx, { area: shifted, x, y, ends: [ends[0], heights], names, theme, upTicks });
+  drawAxes(ctx, { area: shifted, x, y, ends: [ends[0], heights], names, theme, columns, upTicks });
   return { x, y };
+};
+
+// A curve on a circle begins and ends at the cut, with one height.
+const close = (points, { left, right }) => {
+  const height = (points[0][1] + points.at(-1)[1]) / 2;
+  points.unshift([left, height]);
+  points.push([right, height]);
+};
+
+// Bars of categories and stems of integers.
+const drawCounted = (ctx, { density, points: n, ends }, theme, { kind }, x, y) => {
+  const [low, high] = ends[0];
+  ctx.fillStyle = ctx.strokeStyle = theme.curve;
+  ctx.lineWidth = 2.5;
+  for (let code = Math.ceil(low); code <= high; code++) {
+    const value = between(density, n, (code - low) / (high - low));
+    if (kind === "category") {
+      ctx.globalAlpha = 0.75;
+      ctx.fillRect(x(code - 0.35), y(value), x(code + 0.35) - x(code - 0.35), y(0) - y(value));
+      ctx.globalAlpha = 1;
+      continue;
+    }
+    ctx.beginPath();
+    ctx.moveTo(x(code), y(0));
+    ctx.lineTo(x(code), y(value));
+    ctx.stroke();
+    ctx.beginPath();
+    ctx.arc(x(code), y(value), 4, 0, 2 * Math.PI);
+    ctx.fill();
+  }
 };
 
 const drawGrid = (ctx, { left, right, bottom }, theme, upTicks, y) => {

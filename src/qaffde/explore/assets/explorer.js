@@ -4,7 +4,7 @@ import { BoxEnds, ColumnCard, fillAxes } from "./controls.js";
 import { curveLayout, drawCurve } from "./curve.js";
 import { Link, fetchModel } from "./link.js";
 import { drawPlane, planeLayout } from "./plane.js";
-import { between, densityText, numberText, percentText } from "./scales.js";
+import { between, densityText, isCounted, numberText, percentText } from "./scales.js";
 
 const SAMPLES = 300;
 const byId = (id) => document.getElementById(id);
@@ -82,10 +82,11 @@ const render = () => {
   ctx.clearRect(0, 0, width, layout.height);
   const style = getComputedStyle(document.documentElement);
   const theme = Object.fromEntries(["ink", "soft", "line", "curve", "box"].map((n) => [n, style.getPropertyValue(`--${n}`).trim()]));
-  const names = asked.shown.map((k) => columns[k].name);
-  if (!plane) names.push("density");
+  const shown = asked.shown.map((k) => columns[k]);
+  const names = shown.map(({ name }) => name);
+  if (!plane) names.push(isCounted(shown[0]) ? "probability" : "density");
   const options = { samples: byId("samples").checked, contours: byId("contours").checked };
-  drawn = { plane, area: layout.area, ...(plane ? drawPlane : drawCurve)(ctx, { picture, layout, theme, options, names }) };
+  drawn = { plane, area: layout.area, ...(plane ? drawPlane : drawCurve)(ctx, { picture, layout, theme, options, names, columns: shown }) };
   drawBox(theme);
   drawCross(theme);
   tell();
@@ -131,7 +132,12 @@ const drawCross = (theme) => {
 };
 
 const widthOf = (k) => columns[k].ends[1] - columns[k].ends[0];
-const shownText = (k, value) => `${columns[k].name} = ${numberText(value, widthOf(k))}`;
+const valueText = (k, value) => {
+  const { labels, kind } = columns[k];
+  if (labels) return labels[Math.min(Math.max(Math.round(value), 0), labels.length - 1)];
+  return kind === "integer" ? String(Math.round(value)) : numberText(value, widthOf(k));
+};
+const shownText = (k, value) => `${columns[k].name} = ${valueText(k, value)}`;
 const share = (value, [low, high]) => (value - low) / (high - low);
 
 const densityAtCross = () => {
@@ -151,8 +157,9 @@ const tell = () => {
     textContent: given.length ? `  where ${given.join(", ")}` : columns.length > asked.shown.length ? "  whatever the other columns are" : "",
   }));
   const lines = picture.quantiles.map(([low, middle, high], i) => {
-    const [k, width] = [asked.shown[i], widthOf(asked.shown[i])];
-    return `${shownText(k, middle)}, ${numberText(low, width)} to ${numberText(high, width)}`;
+    const k = asked.shown[i];
+    if (columns[k].labels) return `${shownText(k, middle)} most often`;
+    return `${shownText(k, middle)}, ${valueText(k, low)} to ${valueText(k, high)}`;
   });
   byId("quantiles").textContent = lines.join("\n");
   if (state.box && picture.probability !== null) byId("probability").textContent = percentText(picture.probability, picture.draft);
@@ -162,7 +169,8 @@ const tell = () => {
   } else byId("pointer").textContent = "–";
   const ms = picture.milliseconds.toFixed(picture.milliseconds < 10 ? 1 : 0);
   const cells = `${picture.points}${asked.shown.length === 2 ? ` × ${picture.points}` : ""}`;
-  const settled = `exact masses of ${cells} cells in ${ms} ms, ${percentText(picture.covered)} of the mass in view`;
+  const how = picture.nodes ? "exact masses of" : "densities in the middle of";
+  const settled = `${how} ${cells} cells in ${ms} ms, ${percentText(picture.covered)} of the mass in view`;
   byId("status").textContent = picture.draft ? `moving: ${link.rate} updates a second` : settled;
   document.body.dataset.settled = String(!picture.draft);
   canvas.setAttribute("aria-label", `Density of ${names}${given.length ? ` where ${given.join(", ")}` : ""}. Medians: ${lines.join("; ")}.`);

@@ -1,6 +1,6 @@
 // Two columns: colours, regions, draws, the marginals at the sides.
 
-import { COLOURS, between, ceilingOf, densityText, middleOf, peakOf, percentText, scale, ticks } from "./scales.js";
+import { COLOURS, between, ceilingOf, columnTicks, densityText, isCounted, middleOf, peakOf, percentText, scale } from "./scales.js";
 
 const image = document.createElement("canvas");
 
@@ -17,20 +17,20 @@ export const planeLayout = (width, narrow) => {
   };
 };
 
-export const drawPlane = (ctx, { picture, layout, theme, options, names }) => {
+export const drawPlane = (ctx, { picture, layout, theme, options, names, columns }) => {
   const { area } = layout;
   const x = scale(picture.ends[0], [area.left, area.right]);
   const y = scale(picture.ends[1], [area.bottom, area.top]);
-  drawColours(ctx, picture, area);
+  drawColours(ctx, picture, area, !columns.some(isCounted));
   ctx.save();
   clip(ctx, area);
-  if (options.contours) drawRegions(ctx, picture, x, y);
+  if (options.contours && !columns.some(isCounted)) drawRegions(ctx, picture, x, y);
   if (options.samples) drawSamples(ctx, picture.samples, x, y);
-  labelSpike(ctx, picture, x, y);
+  if (!columns.some(isCounted)) labelSpike(ctx, picture, x, y);
   ctx.restore();
   drawSides(ctx, picture, layout, theme, x, y);
   drawLegend(ctx, picture, layout, theme);
-  drawAxes(ctx, { area, x, y, ends: picture.ends, names, theme });
+  drawAxes(ctx, { area, x, y, ends: picture.ends, names, theme, columns });
   return { x, y };
 };
 
@@ -40,7 +40,7 @@ const clip = (ctx, { left, top, right, bottom }) => {
   ctx.clip();
 };
 
-const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }) => {
+const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }, smooth) => {
   if (image.width !== n) image.width = image.height = n;
   const pixels = new ImageData(n, n);
   const words = new Uint32Array(pixels.data.buffer);
@@ -52,7 +52,7 @@ const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }) 
     }
   }
   image.getContext("2d").putImageData(pixels, 0, 0);
-  ctx.imageSmoothingEnabled = true;
+  ctx.imageSmoothingEnabled = smooth;
   ctx.imageSmoothingQuality = "high";
   ctx.drawImage(image, 0, 0, n, n, left, top, right - left, bottom - top);
 };
@@ -198,7 +198,7 @@ export const fillCurve = (ctx, theme, points, ...closing) => {
   ctx.stroke();
 };
 
-export const drawAxes = (ctx, { area, x, y, ends, names, theme, upTicks }) => {
+export const drawAxes = (ctx, { area, x, y, ends, names, theme, columns, upTicks }) => {
   const { left, top, right, bottom } = area;
   const small = right - left < 420;
   ctx.strokeStyle = theme.soft;
@@ -208,14 +208,14 @@ export const drawAxes = (ctx, { area, x, y, ends, names, theme, upTicks }) => {
   ctx.textAlign = "center";
   ctx.textBaseline = "top";
   ctx.beginPath();
-  for (const { value, text } of ticks(...ends[0], (right - left) / 75)) {
+  for (const { value, text } of columnTicks(columns[0], ends[0], (right - left) / 75)) {
     ctx.moveTo(x(value), bottom);
     ctx.lineTo(x(value), bottom + 5);
     ctx.fillText(text, x(value), bottom + 8);
   }
   ctx.textAlign = "right";
   ctx.textBaseline = "middle";
-  for (const { value, text } of upTicks ?? ticks(...ends[1], (bottom - top) / 55)) {
+  for (const { value, text } of upTicks ?? columnTicks(columns[1], ends[1], (bottom - top) / 55)) {
     ctx.moveTo(left - 5, y(value));
     ctx.lineTo(left, y(value));
     ctx.fillText(text, left - 8, y(value));

@@ -19,6 +19,19 @@ export const ticks = (low, high, count) => {
   return found;
 };
 
+// Ticks of a column: labels of categories, whole numbers of integers.
+export const columnTicks = ({ kind, labels }, [low, high], count) => {
+  if (labels) {
+    const every = Math.ceil(labels.length / Math.max(count, 1));
+    return labels.map((text, value) => ({ value, text: shortText(text) })).filter((_, k) => k % every === 0);
+  }
+  return ticks(low, high, kind === "integer" ? Math.min(count, high - low) : count);
+};
+
+export const isCounted = ({ kind }) => kind === "integer" || kind === "category";
+
+const shortText = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
+
 const tickText = (value, digits) => {
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e6 || digits > 5)) return value.toExponential(1).replace("-", "−").replace("e+", "e");
