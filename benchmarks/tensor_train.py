@@ -144,7 +144,7 @@ of scoring grows with the power {slope:.2f} of their number.
 
 Columns that are nearly linear functions of each other need large bonds: correlations along the
 chain are cheap, those between distant columns and very strong ones are not. There the base
-measure of {{class}}`~qaffde.QAFFDESGD`, a mixture of Gaussians, is better. Compare both by
+measure of {{class}}`~qaffde.QAFFDESGD`, a mixture of Gaussians, may be better. Compare both by
 `score` on held-out rows. There is no ONNX form, and no update with new rows.
 
 Rows of {rows[0]["date"][:10]}. Rebuild with

@@ -50,7 +50,7 @@ class QAFFDETensorTrain(BornEstimator):
     distribution functions and draws are products of the same matrices, at a cost that is linear in
     the columns. Where one density matrix of joint features (:class:`QAFFDE`) ends at a few
     columns, a train goes on. Columns that are (nearly) linear functions of each other need large
-    bonds; a mixture of Gaussians, the base measure of :class:`QAFFDESGD`, suits them better.
+    bonds; a mixture of Gaussians, the base measure of :class:`QAFFDESGD`, may suit them better.
 
     Parameters
     ----------
