@@ -330,7 +330,7 @@ class Likelihood(Method):
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
         if self.spec.is_free and summits[-1].base.kind == "mixture":
             rivals = [bare(summits[-1]), *rivals]
-        return search.simplest(rivals, search.fine) if len(rivals) > 1 else summits[0]
+        return search.highest(rivals, search.fine) if len(rivals) > 1 else summits[0]
 
     def _climb(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
         """Go along moves with few rows; a mixture alone has none."""
