@@ -60,7 +60,7 @@ _ = DensityDisplay.from_estimator(
 
 for column in fresh:
     gaps = fresh.assign(**{column: np.nan})
-    filled = model.impute(gaps, method="mean")[:, fresh.columns.get_loc(column)]
+    filled = model.impute(gaps, method="mean")[column]
     error = np.sqrt(np.mean((filled - fresh[column]) ** 2))
     naive = np.sqrt(np.mean((cells[column].mean() - fresh[column]) ** 2))
     print(f"{column:<14} error {error:.4f}, by the mean of the column {naive:.4f}")
@@ -80,10 +80,10 @@ figure, axes = plt.subplots(
     1, 3, figsize=(9.5, 3.3), sharex=True, sharey=True, layout="constrained"
 )
 for ax, rows, title in zip(
-    axes, (fresh.to_numpy(), drawn, means), ("observed", "drawn", "means"), strict=True
+    axes, (fresh, drawn, means), ("observed", "drawn", "means"), strict=True
 ):
-    ax.scatter(rows[:, 2], rows[:, 3], s=16, color="#0072B2", lw=0)
-    ax.set_title(f"{title}: smoothness ± {rows[:, 2].std():.4f}", loc="left")
+    ax.scatter(rows["smoothness"], rows["concave points"], s=16, color="#0072B2", lw=0)
+    ax.set_title(f"{title}: smoothness ± {rows['smoothness'].std():.4f}", loc="left")
     ax.set(xlabel="smoothness")
     ax.spines[["top", "right"]].set_visible(False)
 _ = axes[0].set(ylabel="concave points")

@@ -186,7 +186,7 @@ class WaveBasis(ColumnBasis):
 
 
 class CircleBasis(ColumnBasis):
-    r"""The Fourier basis :math:`1, \sqrt2 \cos 2\pi x, \sqrt2 \sin 2\pi x, …` of a circle.
+    r"""The Fourier basis :math:`1, \sqrt2 \cos 2\pi x, \sqrt2 \sin 2\pi x, \dots` of a circle.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class TablePlan:
     n_components : int
         Size of the mixture.
     background : float or "auto"
-        Weight of a broad component, as in :class:`SelectionPolicy`.
+        Weight of a broad component, as in ``SelectionPolicy``.
     n_rows : int
         Rows that it was selected on.
     trials : tuple of Trial
