@@ -32,7 +32,7 @@ def score(rows, method="score_samples", fitted_on=X):
 
 
 ROWS = {
-    "gaps": (fit(changed(np.nan)), "a table with kinds of columns or gaps .NaN. has no Fourier feat"),
+    "gaps": (fit(changed(np.nan)), "kinds of columns or gaps .NaN. has no Fourier feat"),
     "infinity": (fit(changed(np.inf)), "Input X contains infinity or a value too large"),
     "one dimension": (fit(X[:, 0]), r"Expected 2D array, got 1D array.*Reshape your data"),
     "three dimensions": (fit(X[None]), "Found array with dim 3, while dim <= 2 is required"),

@@ -124,7 +124,7 @@ BAD = {
     "constant column: 1.*drop it": {"rows": np.c_[X[:, 0], np.ones(300)]},
     "columns 0 and 1 are copies of each other": {"rows": X[:, [0, 0]]},
     "variance overflows; divide the columns first": {"rows": 1e200 * X},
-    "a table with kinds of columns or gaps .NaN. has no Fourier": {"rows": np.where(X > 4, np.nan, X)},
+    "kinds of columns or gaps .NaN. has no Fourier": {"rows": np.where(X > 4, np.nan, X)},
     "minimum of 2": {"rows": X[:1]},
     "Negative values in data passed to `sample_weight`": {"sample_weight": -np.ones(300)},
     "n_features=1 must be a whole number of at least 2": {"n_features": 1},
