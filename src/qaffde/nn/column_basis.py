@@ -186,7 +186,9 @@ class WaveBasis(ColumnBasis):
 
 
 class CircleBasis(ColumnBasis):
-    r"""The Fourier basis :math:`1, \sqrt2 \cos 2\pi x, \sqrt2 \sin 2\pi x, \dots` of a circle.
+    r"""The Fourier basis of a circle.
+
+    Its functions are one, :math:`\sqrt2 \cos 2\pi kx` and :math:`\sqrt2 \sin 2\pi kx`.
 
     Parameters
     ----------
