@@ -48,12 +48,12 @@ format: $(STAMP) ## let ruff rewrite the sources
 
 bench: $(BENCH_STAMP) ## time qaffde beside its bare operations and other kernel density estimates
 	@$(BIN)/python -m benchmarks
-	@mkdir -p $(BENCH) && cp docs/kernel_peers.md docs/growth.md $(BENCH)
+	@mkdir -p $(BENCH) && cp docs/cost.md $(BENCH)
 	@$(BIN)/python -m benchmarks.kernel_peers run --limit 10 --out $(BENCH)/kernel_peers.jsonl
 	@$(BIN)/python -m benchmarks.kernel_peers constant --rows 10000 1000000 --out $(BENCH)/kernel_peers.jsonl
-	@$(BIN)/python -m benchmarks.kernel_peers report --results $(BENCH)/kernel_peers.jsonl --page $(BENCH)/kernel_peers.md
+	@$(BIN)/python -m benchmarks.kernel_peers report --results $(BENCH)/kernel_peers.jsonl --page $(BENCH)/cost.md
 	@$(BIN)/python -m benchmarks.growth run --out $(BENCH)/growth.jsonl
-	@$(BIN)/python -m benchmarks.growth report --results $(BENCH)/growth.jsonl --page $(BENCH)/growth.md
+	@$(BIN)/python -m benchmarks.growth report --results $(BENCH)/growth.jsonl --page $(BENCH)/cost.md
 
 docs: $(DOCS_STAMP) ## run every example in README.md and docs/*.md, and build the pages in docs/_build/html
 	@$(BIN)/python -m pytest --doctest-glob='*.md' $(wildcard README.md docs/*.md)

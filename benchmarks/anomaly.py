@@ -9,10 +9,9 @@ is there already is not run again. ``report`` rebuilds the table in docs/anomaly
 """
 
 import time
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -34,9 +33,8 @@ from sklearn.neighbors import KernelDensity, LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.commands import run_and_report
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from benchmarks.commands import run_or_report
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows
 from qaffde import QAFFDEOutlierDetector
 
 ROWS = ROOT / "benchmarks/results/anomaly.jsonl"
@@ -95,14 +93,14 @@ METHODS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def run(sets: Iterable[str], seeds: Iterable[int], path: Path) -> None:
-    """Append the rows that the file does not have yet."""
-    done = {(row["set"], row["seed"], row["method"]) for row in read_rows(path)}
-    for name, seed, method in product(sets, seeds, METHODS):
+def run(options: Namespace) -> Iterator[Row]:
+    """Rows that the file does not have yet."""
+    done = {(row["set"], row["seed"], row["method"]) for row in read_rows(options.out)}
+    for name, seed, method in product(options.sets, options.seeds, METHODS):
         if (name, seed, method) not in done:
             row = measure(name, seed, method)
-            append_row(row, path)
             print(f"{name}, seed {seed}, {method}: {row['roc_auc']:.4f}", flush=True)
+            yield row
 
 
 def measure(name: str, seed: int, method: str) -> Row:
@@ -156,11 +154,6 @@ def _scores(model: Any, X: Array) -> Array:
     return model.score_samples(X)
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write the table into the page, between its two markers."""
-    fill(page, "anomaly", table(rows))
-
-
 def table(rows: list[Row]) -> str:
     """Mean ROC AUC of each set and method; the best of each set in bold."""
     head = ["set", "rows", "columns", *METHODS, "QAFFDE fit s"]
@@ -179,21 +172,10 @@ def _line(name: str, rows: list[Row]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(arguments)
-    if options.command == "run":
-        run(options.sets, options.seeds, options.out)
-    else:
-        rows = read_rows(options.results)
-        report(rows, options.page)
-        print(table(rows))
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="NAME")
-    add("--seeds", nargs="+", type=int, default=list(SEEDS), metavar="N")
-    return commands.parser
+    sets = {"nargs": "+", "choices": SETS, "default": list(SETS), "metavar": "NAME"}
+    seeds = {"nargs": "+", "type": int, "default": list(SEEDS), "metavar": "N"}
+    options = {"sets": sets, "seeds": seeds}
+    run_or_report(__doc__, ROWS, PAGE, run, table, arguments, options, keep=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 ``run`` measures what a row, a density matrix and a task cost (:mod:`benchmarks.big_costs`).
 ``report`` multiplies these slopes by the sizes of the plan, under assumptions that are its
-options, and writes tables and assumptions into docs/how_big.md. No figure there is typed.
+options, and writes tables and assumptions into docs/cost.md. No figure there is typed.
 """
 
 from argparse import ArgumentParser
@@ -19,27 +19,24 @@ from benchmarks.big_tables import (
     assumptions,
     limit_table,
     plan_table,
-    power_table,
     slope_table,
     summary,
 )
 from benchmarks.commands import run_and_report
-from benchmarks.growth import RESULTS as GROWTH
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, read_rows, write_rows
 
 ROWS = ROOT / "benchmarks/results/big_plan.jsonl"
-PAGE = ROOT / "docs/how_big.md"
+PAGE = ROOT / "docs/cost.md"
 
 
-def report(plan: Plan, rows: list[Row], growth: list[Row], page: Path = PAGE) -> None:
+def report(plan: Plan, rows: list[Row], page: Path = PAGE) -> None:
     """Write tables and assumptions between the markers of the page."""
     costs = Costs(rows)
     fill(page, "plan", f"{summary(plan, costs)}\n\n{plan_table(plan, costs)}")
     fill(page, "assumptions", assumptions(plan))
     fill(page, "costs", slope_table(costs))
     fill(page, "limits", limit_table(plan))
-    fill(page, "powers", power_table(growth))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,15 +48,12 @@ def main(arguments: list[str] | None = None) -> None:
         return
     plan = Plan(**{field.name: getattr(options, field.name) for field in fields(Plan)})
     rows = read_rows(options.results)
-    report(plan, rows, read_rows(options.growth), options.page)
+    report(plan, rows, options.page)
     print(summary(plan, Costs(rows)), plan_table(plan, Costs(rows)), sep="\n\n")
 
 
 def _parser() -> ArgumentParser:
     commands = run_and_report(__doc__, ROWS, PAGE)
-    commands.report.add_argument(
-        "--growth", type=Path, default=GROWTH, help="rows of benchmarks.growth"
-    )
     for field in fields(Plan):
         default: Any = field.default
         commands.report.add_argument(

@@ -1,12 +1,10 @@
 """Tables of the page on big data, each from rows or from the plan's arithmetic alone."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from benchmarks.big_costs import FEATURES, LENGTHS
 from benchmarks.big_model import MEANING, Costs, Plan, needed, planned, resolved
-from benchmarks.growth import NAMES, curves, slopes
 from experiments.rows import Row, markdown_table
 
 
@@ -141,17 +139,3 @@ def power_of_ten(n: float) -> str:
     power = round(math.log10(n))
     raised = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(power))
     return f"10{raised}" if n == 10.0**power else f"{n:,.0f}"
-
-
-def power_table(rows: Sequence[Row]) -> str:
-    """Slopes of log time over log size, from the rows of :mod:`benchmarks.growth`."""
-    if not rows:
-        return "Not measured yet: `python -m benchmarks.growth run`."
-    head = ["what grows", "columns", "from", "to", "fit", "fit, at the end", "score"]
-    lines = []
-    for (axis, columns), of in curves(rows).items():
-        fit, end = slopes(axis, of, "fit")
-        ends = [f"{of[k][axis]:,}" for k in (0, -1)]
-        numbers = [f"{value:.2f}" for value in (fit, end, slopes(axis, of, "score")[0])]
-        lines.append([NAMES[axis], "" if columns is None else str(columns), *ends, *numbers])
-    return markdown_table(head, lines)

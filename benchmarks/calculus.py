@@ -8,18 +8,16 @@ scoring equally many rows, and filling gaps, and writes one JSON line for each t
 writes the table into docs/calculus.md from the rows alone.
 """
 
-from argparse import ArgumentParser
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from benchmarks.commands import run_and_report
+from benchmarks.commands import run_or_report
 from benchmarks.overhead import Cases, interleave
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.rows import ROOT, Row, markdown_table, provenance
 from experiments.targets import PLANAR, get_target, random_gmm
 from qaffde import QAFFDE
 
@@ -172,21 +170,19 @@ def verdict(rows: Iterable[Row]) -> str:
     )
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write the table between the markers of the page."""
-    fill(page, "calculus", f"{table(rows)}\n\n{verdict(rows)}.")
+def body(rows: list[Row]) -> str:
+    """Table and verdict."""
+    return f"{table(rows)}\n\n{verdict(rows)}."
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None:
     """Run the command line; `sizes` are the published ones by default."""
-    options = _parser().parse_args(arguments)
-    if options.command == "run":
-        sizes = replace(sizes or Sizes(), repetitions=options.repetitions)
-        write_rows(run(sizes), options.out)
-        rows = read_rows(options.out)
-        print(table(rows), verdict(rows), sep="\n\n")
-    else:
-        report(read_rows(options.results), options.page)
+    options = {"repetitions": {"type": int, "default": Sizes.repetitions}}
+
+    def run_sizes(given: Namespace) -> Iterator[Row]:
+        return run(replace(sizes or Sizes(), repetitions=given.repetitions))
+
+    run_or_report(__doc__, ROWS, PAGE, run_sizes, body, arguments, options)
 
 
 def _line(row: Row) -> list[str]:
@@ -194,13 +190,6 @@ def _line(row: Row) -> list[str]:
     time = f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
     speed = "" if n == 1 else f"{n / seconds:,.0f}"
     return [row["setting"], row["case"], f"{n:,}", time, speed, f"{row['ratio']:.1f}"]
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--repetitions", type=int, default=Sizes.repetitions)
-    return commands.parser
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ them; the medians are compared, and the densities must be the same.
 """
 
 import time
-from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -22,15 +21,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.commands import run_and_report
+from benchmarks.commands import run_or_report
 from benchmarks.out_of_core import peak_memory
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.rows import ROOT, Row, markdown_table, provenance
 from qaffde import QAFFDE, Real
 from qaffde.distributed import fit
 
 ROWS = ROOT / "benchmarks/results/dask_workers.jsonl"
-PAGE = ROOT / "docs/how_big.md"
+PAGE = ROOT / "docs/cost.md"
 TARGET = 1.6
 """How many times as fast two workers are to be as one."""
 PARTITION = 25_000
@@ -94,8 +92,10 @@ def collection(n: int, d: int) -> Any:
     )
 
 
-def run(sizes: Sizes, workers: Sequence[int], repetitions: int) -> Iterator[Row]:
+def run(options: Namespace) -> Iterator[Row]:
     """One row for each number of workers."""
+    sizes = Sizes(options.rows, options.columns, options.features)
+    workers, repetitions = options.workers, options.repetitions
     taken: dict[int, list[Timed]] = {count: [] for count in workers}
     for repetition in range(repetitions):
         for count in workers:
@@ -171,32 +171,23 @@ def verdict(rows: list[Row]) -> str:
     return f"two workers: {ratio[-1]:.2f} times as fast as one, {TARGET} wanted: {met}"
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write table and verdict between the markers of the page."""
-    fill(page, "dask_workers", f"{table(rows)}\n\n{verdict(rows)}.")
+def body(rows: list[Row]) -> str:
+    """Table and verdict."""
+    return f"{table(rows)}\n\n{verdict(rows)}."
+
+
+OPTIONS = {
+    "rows": {"type": int, "default": Sizes.n, "metavar": "N"},
+    "columns": {"type": int, "default": Sizes.d, "metavar": "d"},
+    "features": {"type": int, "default": Sizes.n_features, "metavar": "D"},
+    "workers": {"nargs": "+", "type": int, "default": [1, 2], "metavar": "W"},
+    "repetitions": {"type": int, "default": 5, "metavar": "R"},
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(arguments)
-    if options.command == "run":
-        sizes = Sizes(options.rows, options.columns, options.features)
-        write_rows(run(sizes, options.workers, options.repetitions), options.out)
-        rows = read_rows(options.out)
-        print(table(rows), verdict(rows), sep="\n\n")
-    else:
-        report(read_rows(options.results), options.page)
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--rows", type=int, default=Sizes.n, metavar="N")
-    add("--columns", type=int, default=Sizes.d, metavar="d")
-    add("--features", type=int, default=Sizes.n_features, metavar="D")
-    add("--workers", nargs="+", type=int, default=[1, 2], metavar="W")
-    add("--repetitions", type=int, default=5, metavar="R")
-    return commands.parser
+    run_or_report(__doc__, ROWS, PAGE, run, body, arguments, OPTIONS)
 
 
 if __name__ == "__main__":

@@ -10,23 +10,22 @@ those that are there are not measured again.
 """
 
 import time
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.commands import run_and_report
-from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from benchmarks.commands import run_or_report
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows
 from experiments.targets import PLANAR, get_target
 from qaffde import QAFFDESGD
 from qaffde.baselines import NSF
 
 ROWS = ROOT / "benchmarks/results/flow_race.jsonl"
-PAGE = ROOT / "docs/flow_race.md"
+PAGE = ROOT / "docs/comparisons.md"
 N_HELD_OUT = 50_000
 TRIAL_SHARE, TRIAL_STEPS = 0.05, 1_000_000
 MARGIN = 1.25
@@ -68,19 +67,18 @@ def steps_within(seconds: float, train: Array, seed: int) -> int:
     return max(1, int(MARGIN * seconds * trial.history_.steps[-1] / spent))
 
 
-def run(sets: Iterable[str], factor: float, n: int, seed: int, path: Path) -> None:
-    """Append the row of every set that the file does not have yet."""
-    done = {(row["set"], row["seed"], row["factor"], row["n_train"]) for row in read_rows(path)}
-    for name in sets:
+def run(options: Namespace) -> Iterator[Row]:
+    """Rows of every set that the file does not have yet."""
+    factor, n, seed, found = options.factor, options.n, options.seed, read_rows(options.out)
+    done = {(row["set"], row["seed"], row["factor"], row["n_train"]) for row in found}
+    for name in options.sets:
         if (name, seed, factor, n) in done:
             continue
         target = get_target(name)
         train, held_out = target.sample(n, 2 * seed), target.sample(N_HELD_OUT, 2 * seed + 1)
         entropy = -float(target.log_prob(held_out).mean())
         row = {"set": name, "seed": seed, "n_train": n, "entropy": entropy}
-        row |= race(train, held_out, factor, seed) | provenance()
-        append_row(row, path)
-        print(" | ".join(_line(row)), flush=True)
+        yield row | race(train, held_out, factor, seed) | provenance()
 
 
 def table(rows: list[Row]) -> str:
@@ -103,48 +101,28 @@ def _line(row: Row) -> list[str]:
     ]
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write the page."""
-    wins = sum(_line(row)[-1] == "QAFFDE-SGD" for row in rows)
-    page.write_text(
-        f"""\
-# Race against a flow
-
-`QAFFDESGD()` and a neural spline flow (zuko, autoregressive, our defaults) on the same
-{rows[0]["n_train"]:,} rows, in one process, {rows[0]["threads"]} thread(s).
-The flow gets as many steps as fit into {rows[0]["factor"]:g} times the processor time that
-QAFFDE-SGD took. Excess: held-out negative log-likelihood over the true one, in nats.
-
-{table(rows)}
-
-QAFFDE-SGD has the better held-out likelihood on {wins} of {len(rows)} sets: there the flow needs
-more than the times in the table, if it gets there at all. Rows of {rows[0]["date"][:10]};
-[time of an untuned fit](speed.md) has seconds of later revisions.
-
-Rebuild with `python -m benchmarks.flow_race run`, then `report`.
-""",
-        encoding="utf-8",
+def body(rows: list[Row]) -> str:
+    """The table, and who was better."""
+    wins, first = sum(_line(row)[-1] == "QAFFDE-SGD" for row in rows), rows[0]
+    text = (
+        f"{first['n_train']:,} rows, {first['threads']} thread(s); the flow has as many steps as "
+        f"fit into {first['factor']:g} times the processor time of QAFFDE-SGD, which has the "
+        f"better held-out likelihood on {wins} of {len(rows)} sets. Rows of {first['date'][:10]}."
     )
+    return f"{table(rows)}\n\n{text}"
+
+
+OPTIONS = {
+    "sets": {"nargs": "+", "choices": PLANAR, "default": PLANAR, "metavar": "NAME"},
+    "factor": {"type": float, "default": 10.0},
+    "n": {"type": int, "default": 100_000},
+    "seed": {"type": int, "default": 20},
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(arguments)
-    if options.command == "run":
-        run(options.sets, options.factor, options.n, options.seed, options.out)
-        print(table(read_rows(options.out)))
-    else:
-        report(read_rows(options.results), options.page)
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--sets", nargs="+", choices=PLANAR, default=PLANAR, metavar="NAME")
-    add("--factor", type=float, default=10.0)
-    add("--n", type=int, default=100_000)
-    add("--seed", type=int, default=20)
-    return commands.parser
+    run_or_report(__doc__, ROWS, PAGE, run, body, arguments, OPTIONS, keep=True)
 
 
 def _seconds(call: Callable[[], Any]) -> float:

@@ -5,14 +5,13 @@
 
 One size grows at a time, the others stay. Time is processor time of a fit with nothing to search,
 and of scoring 10,000 points. ``report`` fits log–log slopes by least squares, writes them into
-docs/growth.md and draws the picture beside it.
+docs/cost.md and draws the picture beside it.
 """
 
-from argparse import ArgumentParser
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,16 +19,15 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.commands import run_and_report
+from benchmarks.commands import run_or_report
 from benchmarks.peer_report import log_slope, slope_beyond
 from benchmarks.peer_worker import timed
 from experiments.figures import new_figure, save_figure, spread_labels, styled
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows
 from qaffde import QAFFDE
 
 RESULTS = ROOT / "benchmarks/results/growth.jsonl"
-PAGE = ROOT / "docs/growth.md"
+PAGE = ROOT / "docs/cost.md"
 PLENTY = 5.0
 """Seconds after which a fit is not repeated."""
 NAMES = {"N": "rows N", "D": "features D", "d": "columns d", "rank": "rank r"}
@@ -73,8 +71,18 @@ class Sizes:
     repetitions: int = 3
 
 
-def run(sizes: Sizes) -> Iterator[Row]:
-    """One row for each size of each axis."""
+def run(sizes: Sizes, threads: int) -> Iterator[Row]:
+    """One row for each size of each axis, on so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with threadpool_limits(threads):
+            yield from _rows(sizes)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _rows(sizes: Sizes) -> Iterator[Row]:
     for axis in NAMES:
         for d in (None,) if axis == "d" else sizes.columns:
             fixed = sizes.fixed if d is None else replace(sizes.fixed, d=d)
@@ -206,41 +214,30 @@ def _draw(ax: Any, axis: str, of: Mapping[int | None, list[Row]]) -> None:
         ax.annotate(slope, (x[-1], height), (7, 0), annotation_clip=False, **at)
 
 
-def report(rows: list[Row], page: Path = PAGE) -> str:
-    """Write the slopes between the markers of the page, and draw the picture beside it."""
+def body(rows: list[Row]) -> str:
+    """The slopes."""
     if not rows:
         raise SystemExit("no rows; run `python -m benchmarks.growth run` first")
     threads = ", ".join(sorted({str(row["threads"]) for row in rows}))
     grown = "\n".join(f"- {line}" for line in per_row(rows))
-    body = f"{table(rows)}\n\nProcessor time, {threads} thread(s).\n\n{grown}"
-    fill(page, "growth", body)
-    save_figure(figure(rows), page.parent / "figures" / "growth.png")
-    return body
+    return f"{table(rows)}\n\nProcessor time, {threads} thread(s).\n\n{grown}"
 
 
 def main(arguments: list[str] | None = None, sizes: Sizes | None = None) -> None:
     """Run the command line; `sizes` are the published ones by default."""
-    options = _parser().parse_args(arguments)
-    if options.command == "report":
-        print(report(read_rows(options.results), options.page))
-        return
-    sizes = replace(sizes or Sizes(), repetitions=options.repetitions)
-    before = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
-    try:
-        with threadpool_limits(options.threads):
-            write_rows(run(sizes), options.out)
-    finally:
-        torch.set_num_threads(before)
-    print(table(read_rows(options.out)))
+    options = {
+        "threads": {"type": int, "default": 1},
+        "repetitions": {"type": int, "default": Sizes.repetitions},
+    }
 
+    def run_sizes(given: Namespace) -> Iterator[Row]:
+        chosen = replace(sizes or Sizes(), repetitions=given.repetitions)
+        return run(chosen, given.threads)
 
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, RESULTS, PAGE)
-    add = commands.run.add_argument
-    add("--threads", type=int, default=1)
-    add("--repetitions", type=int, default=Sizes.repetitions)
-    return commands.parser
+    given = run_or_report(__doc__, RESULTS, PAGE, run_sizes, body, arguments, options)
+    if given.command == "report":
+        rows = read_rows(given.results)
+        save_figure(figure(rows), given.page.parent / "figures" / "growth.png")
 
 
 if __name__ == "__main__":

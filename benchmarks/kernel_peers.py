@@ -7,7 +7,7 @@
 All have the same rows, the same Gaussian kernel and Scott's bandwidth. ``run`` measures each
 method in a process of its own and appends one row for each method, number of rows and columns;
 what is there already is not measured again. ``constant`` fits ours to few and to many rows and
-scores by both in turn, in one process. ``report`` rebuilds docs/kernel_peers.md from the rows.
+scores by both in turn, in one process. ``report`` writes them into docs/cost.md.
 """
 
 import argparse

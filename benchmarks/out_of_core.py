@@ -16,8 +16,8 @@ import resource
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
@@ -27,15 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.commands import run_and_report
-from experiments.pages import fill
-from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
+from benchmarks.commands import run_or_report
+from experiments.rows import ROOT, Row, markdown_table, provenance
 from qaffde import QAFFDE, Real
 from qaffde.streams import chunks
 from qaffde.streams.chunked import print_progress
 
 ROWS = ROOT / "benchmarks/results/out_of_core.jsonl"
-PAGE = ROOT / "docs/how_big.md"
+PAGE = ROOT / "docs/cost.md"
 LENGTHS = (100_000, 1_000_000, 10_000_000)
 N_FEATURES = 1000
 CHUNK = 100_000
@@ -95,16 +94,12 @@ SOURCES: dict[str, Callable[[int, int, Path], Any]] = {
 }
 
 
-def run(
-    lengths: Iterable[int],
-    d: int,
-    sources: Iterable[str],
-    folder: Path | None,
-    parameters: dict[str, Any],
-) -> Iterator[Row]:
+def run(options: Namespace) -> Iterator[Row]:
     """One row for each source and length; files are written and measured in fresh processes."""
-    for source, n in product(sources, lengths):
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    d, parameters = options.columns, {"n_features": options.features}
+    parameters |= GIVEN if options.given else {}
+    for source, n in product(options.source, options.rows):
+        with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
             data = _fresh(SOURCES[source], n, d, Path(scratch)) if source != "generator" else None
             yield _fresh(measure, source, n, d, data, parameters)
 
@@ -248,35 +243,24 @@ def verdict(rows: list[Row]) -> str:
     )
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write table and verdict between the markers of the page."""
-    fill(page, "out_of_core", f"{table(rows)}\n\n{verdict(rows)}.")
+def body(rows: list[Row]) -> str:
+    """Table and verdict."""
+    return f"{table(rows)}\n\n{verdict(rows)}."
+
+
+OPTIONS = {
+    "rows": {"nargs": "+", "type": int, "default": list(LENGTHS), "metavar": "N"},
+    "columns": {"type": int, "default": 2, "metavar": "d"},
+    "features": {"type": int, "default": N_FEATURES, "metavar": "D"},
+    "source": {"nargs": "+", "choices": SOURCES, "default": ["memmap"], "metavar": "S"},
+    "given": {"action": "store_true", "help": "give bandwidth and ends of the columns"},
+    "folder": {"type": Path, "default": None, "help": "where the data are written"},
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(arguments)
-    if options.command == "report":
-        report(read_rows(options.results), options.page)
-        return
-    parameters = {"n_features": options.features, **(GIVEN if options.given else {})}
-    sources, folder = options.source, options.folder
-    for row in run(options.rows, options.columns, sources, folder, parameters):
-        append_row(row, options.out)
-    rows = read_rows(options.out)
-    print(table(rows), verdict(rows), sep="\n\n")
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--rows", nargs="+", type=int, default=list(LENGTHS), metavar="N")
-    add("--columns", type=int, default=2, metavar="d")
-    add("--features", type=int, default=N_FEATURES, metavar="D")
-    add("--source", nargs="+", choices=SOURCES, default=["memmap"], metavar="S")
-    add("--given", action="store_true", help="give bandwidth and ends of the columns")
-    add("--folder", type=Path, default=None, help="where the data are written")
-    return commands.parser
+    run_or_report(__doc__, ROWS, PAGE, run, body, arguments, OPTIONS, keep=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from torch import Tensor
 from experiments.rows import Row, provenance
 from qaffde import QAFFDE, SelectionPolicy
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
-from qaffde.training.closed_form import READINGS, density_matrix, row_batches
+from qaffde.training.closed_form import density_matrix, read_density, row_batches
 from qaffde.training.likelihood import SOLVERS, maximize_state, whiten
 
 FIT_BOUND, SCORE_BOUND, EPOCH_BOUND = 1.5, 1.5, 1.3
@@ -196,7 +196,7 @@ def _generator() -> torch.Generator:
 
 def _read(features: FourierFeatures, rho: Tensor, measure: BoxMeasure) -> BornDensity:
     options = {"rank": "auto", "min_trace": SelectionPolicy().min_trace, "tolerance": 1e-6}
-    return READINGS["square_root"](features, rho, measure, **options)
+    return read_density("square_root", features, rho, measure, **options)
 
 
 def _features_and_product(X: Tensor, features: FourierFeatures) -> np.ndarray:

@@ -12,7 +12,7 @@ from experiments.figures import save_figure
 from experiments.pages import fill
 from experiments.rows import ROOT, Row, markdown_table
 
-PAGE = ROOT / "docs/kernel_peers.md"
+PAGE = ROOT / "docs/cost.md"
 OURS, SINGLE, FULL = "qaffde-100", "qaffde-single", "qaffde-full"
 BARE = {OURS: "bare-100", FULL: "bare-full"}
 FASTER: dict[str, dict[int, float]] = {
@@ -225,7 +225,7 @@ def report(rows: list[Row], page: Path = PAGE) -> str:
 def _sections(rows: list[Row]) -> Iterator[str]:
     cells = gather(rows)
     for (d, n), of in cells.items():
-        yield f"## {d} columns, {n:,} rows"
+        yield f"### {d} columns, {n:,} rows"
         judged = next((row for row in of.values() if "true_mean_log_density" in row), None)
         if judged is not None:
             yield (
@@ -234,7 +234,7 @@ def _sections(rows: list[Row]) -> Iterator[str]:
                 f"exact estimate {judged['exact_mean_log_density']:.4f}."
             )
         yield table(of)
-    yield "## Targets"
+    yield "### Targets"
     yield "\n".join(f"- {line}" for line in verdicts(rows))
     yield f"Versions: {', '.join(_packages(rows))}."
 

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.out_of_core import peak_memory
 from benchmarks.peer_data import Array, Cell
 from benchmarks.peer_methods import METHODS, Fitted
-from benchmarks.streaming import peak_memory
 from experiments.rows import Row, provenance
 
 FEW, STEP = 10, 10
@@ -205,8 +205,7 @@ class Memory:
 
     def grown(self) -> float:
         """Peak since, in MiB."""
-        peak = _status("VmHWM") if STATUS.exists() else peak_memory()
-        return round(peak - self.before, 1)
+        return round(peak_memory() - self.before, 1)
 
 
 def _status(name: str) -> float:

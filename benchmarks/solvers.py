@@ -4,19 +4,18 @@
     python -m benchmarks.solvers report [--results FILE]
 
 Every solver starts from the same state, on the same coordinates, and has the same time. ``report``
-rebuilds docs/solvers.md from the rows.
+writes the table into docs/comparisons.md.
 """
 
-from argparse import ArgumentParser
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks.commands import run_and_report
-from experiments.rows import ROOT, Row, markdown_table, provenance, read_rows, write_rows
+from benchmarks.commands import run_or_report
+from experiments.rows import ROOT, Row, markdown_table, provenance
 from experiments.targets import get_target
 from qaffde.nn import FourierFeatures
 from qaffde.selection import SelectionPolicy
@@ -26,7 +25,7 @@ from qaffde.training.likelihood import SOLVERS, Whitening, whiten
 from qaffde.training.run import Run
 
 ROWS = ROOT / "benchmarks/results/solvers.jsonl"
-PAGE = ROOT / "docs/solvers.md"
+PAGE = ROOT / "docs/comparisons.md"
 PROBLEMS = {"potential_1": 0.35, "potential_3": 0.3, "swiss_roll": 0.3}
 """Sets, and bandwidths in the units of the data."""
 RIDGES = (1e-3, 1e-6)
@@ -34,16 +33,12 @@ RANK = 16
 GAPS = (1e-2, 1e-3, 1e-4)
 """Nats between a training likelihood and the best that any solver reached."""
 ENDLESS = 10**6
-REMOVED = """\
-The two fixed-point iterations of
-maximum-likelihood tomography in these rows are no longer part of the package; a new run races the
-other two alone. L-BFGS was the first within 0.0001 nats on five of the six problems. On the sixth,
-swiss_roll with a ridge of 1e-6, the accelerated fixed point was, and L-BFGS did not come within
-0.001 in its time."""
+REMOVED = "The two fixed-point iterations in these rows are no longer part of the package."
 
 
-def run(n: int, seconds: float) -> Iterator[Row]:
+def run(options: Namespace) -> Iterator[Row]:
     """Rows of every problem, ridge and solver."""
+    n, seconds = options.n, options.seconds
     for name, h in PROBLEMS.items():
         for ridge in RIDGES:
             space, X = problem(name, h, ridge, n)
@@ -123,45 +118,22 @@ def _time_to(row: Row, loss: float) -> str:
     return "–" if first is None else f"{first:.1f}"
 
 
-def report(rows: list[Row], page: Path = PAGE) -> None:
-    """Write the page."""
-    n, threads = rows[0]["n"], rows[0]["threads"]
-    gaps = ", ".join(f"{gap:g}" for gap in GAPS)
+def body(rows: list[Row]) -> str:
+    """The table, and what it is of."""
     removed = "" if {row["solver"] for row in rows} <= set(SOLVERS) else f" {REMOVED}"
-    page.write_text(
-        f"""\
-# Solvers of the convex problem
-
-Seconds until the mean training log-likelihood is within {gaps} nats of the best that any solver
-reached ("–": not in its time); {n:,} rows, rank {RANK}, {threads} thread(s), n coordinates.
-
-{table(rows)}
-
-All start from the closed form (Algorithm 2) and see the same coordinates. L-BFGS is the default
-of `QAFFDESGD`; Adam is the paper's optimizer.{removed}
-
-Rebuild with `python -m benchmarks.solvers run`, then `report`.
-""",
-        encoding="utf-8",
+    text = (
+        f"Seconds until the mean training log-likelihood is within {', '.join(map(str, GAPS))} "
+        'nats of the best that any solver reached ("–": not in its time); '
+        f"{rows[0]['n']:,} rows, rank {RANK}, {rows[0]['threads']} thread(s), n coordinates."
     )
+    return f"{table(rows)}\n\n{text}{removed}"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    options = _parser().parse_args(arguments)
-    if options.command == "run":
-        write_rows(run(options.n, options.seconds), options.out)
-        print(table(read_rows(options.out)))
-    else:
-        report(read_rows(options.results), options.page)
-
-
-def _parser() -> ArgumentParser:
-    commands = run_and_report(__doc__, ROWS, PAGE)
-    add = commands.run.add_argument
-    add("--n", type=int, default=50_000)
-    add("--seconds", type=float, default=15.0, help="for each solver")
-    return commands.parser
+    seconds = {"type": float, "default": 15.0, "help": "for each solver"}
+    options = {"n": {"type": int, "default": 50_000}, "seconds": seconds}
+    run_or_report(__doc__, ROWS, PAGE, run, body, arguments, options)
 
 
 if __name__ == "__main__":

@@ -213,6 +213,9 @@ def _summary(row: Row) -> str:
             f"{head}: accuracy {metrics['accuracy']:.4f}, NLL {metrics['nll']:.4f}, "
             f"fit {row['fit_seconds']:.1f} s"
         )
+    if row["experiment"] == "tables":
+        likelihood = f"log-likelihood {metrics['log_likelihood']:.4f}"
+        return f"{head}: {likelihood}, fit {row['fit_cpu_seconds']:.1f} s"
     return (
         f"{head}: Spearman {metrics['spearman']:.4f}, MAE {metrics['mean_absolute_error']:.5f}, "
         f"fit {row['fit_seconds']:.1f} s"

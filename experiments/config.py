@@ -133,6 +133,37 @@ class KernelConfig:
     budgets: Mapping[str, KernelBudget]
 
 
+@dataclass(frozen=True)
+class TablesBudget:
+    """How much the comparison on real tables may cost.
+
+    Parameters
+    ----------
+    seeds : tuple of int
+        Of the splits and of the methods.
+    max_train : int
+        Most rows to train on.
+    seconds : tuple of int
+        Processor time that flows may take, rising.
+    """
+
+    seeds: tuple[int, ...]
+    max_train: int
+    seconds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TablesConfig:
+    """The comparison on real tables; what is optional runs only when asked for by name."""
+
+    title: str
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+    budgets: Mapping[str, TablesBudget]
+    optional_sets: tuple[str, ...] = ()
+    optional_methods: tuple[str, ...] = ()
+
+
 def load_config(name: str, cls: type[T]) -> T:
     """The configuration that ships under a name."""
     return parse_config((CONFIGS / f"{name}.toml").read_text(encoding="utf-8"), cls, name)

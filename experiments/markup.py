@@ -62,6 +62,9 @@ def headline(row: Row) -> str:
     """What a row is of."""
     if "kind" in row:
         return f"{row['kind']}, D = {row['n_features']}, seed {row['seed']}"
+    if row.get("experiment") == "tables":
+        limit = f", {row['limit']} s" if row["limit"] else ""
+        return f"{row['method']} on {row['set']}, seed {row['seed']}{limit}"
     methods = IMAGE_METHODS if _is_of_images(row) else METHODS
     untuned = ", untuned" if row.get("stage") == "untuned" else ""
     return f"{methods[row['method']].label} on {row['set']}, seed {row['seed']}{untuned}"
@@ -72,6 +75,9 @@ def _figures(row: Row) -> str:
         return f"{row['error']['type']}: {row['error']['message']}"
     if "kind" in row:
         return f"mean squared error {row['mse']:.2e}"
+    if row.get("experiment") == "tables":
+        likelihood = row["metrics"]["log_likelihood"]
+        return f"log-likelihood {likelihood:.3f} · training s {row['fit_cpu_seconds']:.3g}"
     if _is_of_images(row):
         metrics, minutes = row["metrics"], row["fit_seconds"] / 60
         return (

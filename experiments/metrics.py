@@ -30,10 +30,7 @@ def mean_absolute_error(log_p_true: ArrayLike, log_p_est: ArrayLike) -> float:
 
     .. math:: \frac1n \sum_i |p(x_i) - \hat p(x_i)|
 
-    Parameters
-    ----------
-    log_p_true, log_p_est : array-like of shape (n,)
-        Log-densities at the same points.
+    Log-densities, of shape (n,), are those at the same points.
 
     Examples
     --------

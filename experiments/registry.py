@@ -9,12 +9,14 @@ from experiments.config import (
     BUDGETS,
     DensityConfig,
     KernelConfig,
+    TablesConfig,
     load_config,
 )
 from experiments.density import VARIANTS, density_cells
 from experiments.images.cells import image_cells
 from experiments.images.config import ImageConfig
 from experiments.kernel import kernel_cells
+from experiments.real import table_cells
 from experiments.rows import RESULTS
 from experiments.runner import Files, Listener, finished, run_cells
 from experiments.search import open_storage
@@ -59,7 +61,7 @@ class Experiment:
     """
 
     summary: str
-    config: Callable[[], DensityConfig | KernelConfig | ImageConfig]
+    config: Callable[[], DensityConfig | KernelConfig | ImageConfig | TablesConfig]
     cells: Callable[[str, Selection], Sequence[Cell]] = field(repr=False)
 
     @property
@@ -103,6 +105,18 @@ def _images(budget: str, selection: Selection) -> Sequence[Cell]:
     )
 
 
+def _tables(budget: str, selection: Selection) -> Sequence[Cell]:
+    config = load_config("tables", TablesConfig)
+    return table_cells(
+        config,
+        budget,
+        selection.scratch or find_files("tables", budget).scratch,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "planar": Experiment(
         "nine planar densities, Tables 1 and 2, the mesh and the scatter figure",
@@ -123,6 +137,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         "MNIST and CIFAR-10 by one density per class, the table of accuracies",
         lambda: load_config("images", ImageConfig),
         _images,
+    ),
+    "tables": Experiment(
+        "ten real tables by the likelihood of test rows",
+        lambda: load_config("tables", TablesConfig),
+        _tables,
     ),
 }
 

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments import figures, page, tables
-from experiments.config import DensityConfig
+from experiments import figures, page, real, tables
+from experiments.config import DensityConfig, TablesConfig
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
 from experiments.images import recipes
@@ -179,11 +179,20 @@ def _images(budget: str, rows: Path | None) -> Part:
     )
 
 
+def _tables(budget: str, rows: Path | None) -> Part:
+    config = find_experiment("tables").config()
+    assert isinstance(config, TablesConfig)
+    measured = tuple({row["id"]: row for row in _read("tables", budget, rows)}.values())
+    text = real.tables_page(measured, config, tables.rebuild("tables", budget))
+    return Part(text, {}, real.tables_section(measured, config), others=measured)
+
+
 READERS: dict[str, Callable[[str, Path | None], Part]] = {
     "planar": _planar,
     "dimensions": _dimensions,
     "kernel": _kernel,
     "images": _images,
+    "tables": _tables,
 }
 
 

@@ -8,10 +8,13 @@ import pandas as pd
 from qaffde import (
     QAFFDE,
     QAFFDESGD,
+    Atom,
     ComputeConfig,
     FourierFeatures,
+    Periodic,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDERegressor,
     QAFFDETensorTrain,
     Real,
     SelectionPolicy,
@@ -26,6 +29,15 @@ CLOSED = {"n_features": 12, "bandwidth": 0.8, "random_state": 0}
 CONVEX = {**CLOSED, "ridge": 0.01, "training": TrainingConfig(max_iter=5)}
 
 SHORT = TensorTrainConfig(max_steps=5, bond=4, n_functions=5)
+BRIEF = SelectionPolicy(table_iterations=5, mixture_sizes=(2,))
+TABLE = pd.DataFrame(
+    {
+        "hour": 10 + X[:, 0],
+        "spend": np.maximum(X[:, 1], 0),
+        "rooms": np.rint(X[:, 1]),
+        "city": np.where(X[:, 0] > 2, "Cali", None),
+    }
+)
 
 
 def _labels():
@@ -48,6 +60,10 @@ MODELS = {
     "QAFFDESGD gaussian": lambda: QAFFDESGD(**CONVEX, base_measure="gaussian").fit(X),
     "QAFFDESGD kernel": lambda: QAFFDESGD(**CONVEX, base_measure="kernel").fit(X),
     "tensor train": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(FRAME),
+    "table": lambda: QAFFDE(
+        columns={"hour": Periodic(24), "spend": Atom(0)}, policy=BRIEF, random_state=0
+    ).fit(TABLE),
+    "train of a table": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(TABLE),
     "marginal of train": lambda: fitted("tensor train").marginal(["weight"]),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0
@@ -59,6 +75,9 @@ MODELS = {
     "classifier gradient": lambda: QAFFDEClassifier(
         **CLOSED, method="gradient", training=TrainingConfig(max_steps=4)
     ).fit(X, _labels()),
+    "regressor": lambda: QAFFDERegressor(
+        n_members=2, n_hidden=4, training=TrainingConfig(max_steps=4), random_state=0
+    ).fit(FRAME, X),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
@@ -78,12 +97,14 @@ def fitted(name):
 def rows_for(model):
     """Rows that the model can score."""
     names = getattr(model, "feature_names_in_", None)
-    return X[:, : model.n_features_in_] if names is None else FRAME[list(names)]
+    if names is None:
+        return X[:, : model.n_features_in_]
+    return (TABLE if "city" in names else FRAME)[list(names)]
 
 
 def answers(model):
     """What the model says of the rows: log-densities, probabilities of classes or features."""
-    for method in ("score_samples", "predict_log_proba", "transform"):
+    for method in ("score_samples", "predict_log_proba", "transform", "predict"):
         if hasattr(model, method):
             return getattr(model, method)(rows_for(model))
     raise TypeError(model)

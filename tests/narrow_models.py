@@ -22,4 +22,4 @@ KINDS = ("atoms in a column", "copies of a row", "heavy tails", "narrow modes", 
 
 
 def fit(kind):
-    return QAFFDE(n_features=200, random_state=0).fit(rows(kind))
+    return QAFFDE(n_features=100, random_state=0).fit(rows(kind))

@@ -9,12 +9,12 @@ from qaffde.nn import (
     CircleFactor,
     CodeColumn,
     CodeFactor,
-    ColumnMaps,
     FactoredMixture,
     RealColumn,
     TableDensity,
     expand,
 )
+from qaffde.nn.maps import MapTable
 from tests.calculus_models import random_density
 from tests.mapped_models import random_map
 
@@ -25,11 +25,11 @@ ATOM, FAR = 1.0, 24.0
 def random_column(kind, seed):
     return {
         "real": lambda: RealColumn(),
-        "bounded": lambda: RealColumn(random_map("between", seed)),
+        "bounded": lambda: random_map("between", seed),
         "circle": lambda: CircleColumn(24.0, -2.0),
         "integer": lambda: CodeColumn(6, first=-2),
         "category": lambda: CodeColumn(4, has_order=False),
-        "atom": lambda: AtomColumn(ATOM, RealColumn(random_map("between", seed))),
+        "atom": lambda: AtomColumn(ATOM, random_map("between", seed)),
     }[kind]()
 
 
@@ -67,8 +67,8 @@ def legendre_axis(breaks, n=24):
 
 
 def line_axis(column, lower, upper, n):
-    maps = ColumnMaps([column.map])
-    breaks = np.unique(np.concatenate([np.linspace(-FAR, FAR, 9), [-3, 3], column.map.values]))
+    maps = MapTable.of([column])
+    breaks = np.unique(np.concatenate([np.linspace(-FAR, FAR, 9), [-3, 3], column.values]))
     ends = maps.edges(torch.tensor([[lower], [upper]], dtype=torch.float64))[:, 0].numpy()
     breaks = np.unique(np.clip(breaks, *np.clip(ends, -FAR, FAR)))
     if len(breaks) < 2:

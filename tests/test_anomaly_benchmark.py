@@ -6,6 +6,8 @@ import pytest
 anomaly = pytest.importorskip(
     "benchmarks.anomaly", reason="lives in the repository, not in the package"
 )
+from experiments.rows import write_rows  # noqa: E402
+
 BEGIN, END = "<!-- anomaly:begin -->", "<!-- anomaly:end -->"
 
 
@@ -36,8 +38,9 @@ def test_every_method_tells_outliers(method):
 def test_what_is_there_is_not_run_again(tmp_path, monkeypatch, capsys):
     calls = []
     monkeypatch.setattr(anomaly, "measure", lambda *key: calls.append(key) or row(*key, 0.5))
+    path = str(tmp_path / "rows.jsonl")
     for _ in range(2):
-        anomaly.run(["moons"], [1], tmp_path / "rows.jsonl")
+        anomaly.main(["run", "--sets", "moons", "--seeds", "1", "--out", path])
     assert [method for _, _, method in calls] == list(anomaly.METHODS)
     assert "moons, seed 1, LOF: 0.5000" in capsys.readouterr().out
 
@@ -52,7 +55,8 @@ def test_the_best_mean_is_bold_and_stands_between_the_markers(tmp_path):
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     auc = {"QAFFDE": 0.8, "isolation forest": 0.7, "LOF": 0.9, "KDE": 0.6}
     rows = [row("moons", s, m, a + s / 100) for m, a in auc.items() for s in (0, 2)]
-    anomaly.report(rows, page)
+    write_rows(rows, tmp_path / "rows.jsonl")
+    anomaly.main(["report", "--results", str(tmp_path / "rows.jsonl"), "--page", str(page)])
     text = page.read_text()
     assert text.startswith(f"before\n{BEGIN}\n| set | rows")
     assert "| moons | 9 | 2 | 0.810 | 0.710 | **0.910** | 0.610 | 1.0 |" in text

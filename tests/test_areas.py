@@ -1,9 +1,11 @@
 """Every picture of a density has area one, counting what it says to lie beyond its axes."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from qaffde.explore import Explorer
+from qaffde import QAFFDE, QAFFDETensorTrain, SelectionPolicy, TensorTrainConfig
+from qaffde.explore import Explorer, make_explorer
 from qaffde.explore.requests import State
 from qaffde.plot import KINDS, DensityDisplay
 from tests import narrow_models
@@ -151,3 +153,41 @@ def test_boxes_of_the_explorer(case, explorer):
 
 def middles(ends, n):
     return ends[0] + (np.arange(n) + 0.5) / n * (ends[1] - ends[0])
+
+
+@pytest.fixture(scope="module", params=["mixture", "train"])
+def table(request):
+    """A narrow mode of a third of the rows in a table of other kinds, which points would miss."""
+    rng = np.random.default_rng(0)
+    few, wide = rng.random(600), rng.lognormal(3, 0.8, 600)
+    x = np.where(few < 0.35, 5 + 1e-3 * rng.normal(size=600), wide)
+    X = pd.DataFrame({"x": x, "k": rng.poisson(3, 600), "y": x + rng.normal(size=600)})
+    if request.param == "mixture":
+        return QAFFDE(policy=SelectionPolicy(mixture_sizes=(4,)), random_state=0).fit(X)
+    training = TensorTrainConfig(max_steps=30)
+    return QAFFDETensorTrain(training=training, random_state=0).fit(X)
+
+
+@pytest.mark.parametrize("shown", [(0,), (0, 1), (2, 0)], ids=str)
+def test_areas_of_tables(shown, table):
+    explorer, density = make_explorer(table), table.marginal(["x", "k", "y"][shown[0]])
+    picture = explorer.picture(State(shown, {}))
+    inside = table.marginal(shown).probability(*np.transpose(picture.ends))
+    assert picture.covered == pytest.approx(inside, abs=1e-3 * len(shown))
+    np.testing.assert_allclose(picture.quantiles[0], density.ppf([0.05, 0.5, 0.95]), rtol=1e-9)
+    draft = explorer.picture(State(shown, {}, draft=True))
+    assert draft.covered == pytest.approx(picture.covered, abs=0.02)
+    panel = DensityDisplay.from_estimator(table, columns=shown).panel
+    ends = [scale.ends for scale in panel.scales]
+    assert panel.mass == pytest.approx(
+        table.marginal(shown).probability(*np.transpose(ends)), abs=2e-3
+    )
+    plt.close("all")
+
+
+def test_tables_of_arrays_have_an_explorer():
+    """A train of an array has no schema."""
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    model = QAFFDETensorTrain(training=TensorTrainConfig(max_steps=5), random_state=0).fit(X)
+    picture = make_explorer(model).picture(State((0, 1), {}))
+    assert picture.covered > 0.9

@@ -8,6 +8,7 @@ import pytest
 calculus = pytest.importorskip(
     "benchmarks.calculus", reason="lives in the repository, not in the package"
 )
+from experiments.rows import read_rows, write_rows  # noqa: E402
 
 BEGIN, END = "<!-- calculus:begin -->", "<!-- calculus:end -->"
 TINY = calculus.Sizes(
@@ -19,7 +20,7 @@ TINY = calculus.Sizes(
 def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("rows") / "calculus.jsonl"
     calculus.main(["run", "--repetitions", "1", "--out", str(path)], TINY)
-    return calculus.read_rows(path)
+    return read_rows(path)
 
 
 def test_every_comparison_is_there(rows):
@@ -39,7 +40,7 @@ def test_ratios_are_to_scoring(rows):
 def test_report_replaces_what_is_between_the_markers(rows, tmp_path):
     page, source = tmp_path / "page.md", tmp_path / "rows.jsonl"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", "utf-8")
-    calculus.write_rows(rows, source)
+    write_rows(rows, source)
     calculus.main(["report", "--results", str(source), "--page", str(page)])
     text = page.read_text("utf-8")
     assert text.startswith("before\n")

@@ -2,8 +2,8 @@
 
 import json
 import math
-import os
 import signal
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ kernel_peers = pytest.importorskip(
 )
 pytest.importorskip("safetensors", reason="needs the extra 'files'")
 from benchmarks import peer_data, peer_methods, peer_report, peer_worker  # noqa: E402
+from tests.dying import send_and_die  # noqa: E402
 
 BEGIN, END = "<!-- kernel_peers:begin -->", "<!-- kernel_peers:end -->"
 H = 0.4
@@ -142,13 +143,8 @@ def test_errors_are_relative_to_the_exact_density():
     assert json.dumps(nothing)
 
 
-def _die(results, seconds):
-    results.send({"fit_seconds": 1.0})
-    os.kill(os.getpid(), signal.SIGALRM)
-
-
 def test_a_process_that_is_ended_leaves_what_it_had_found():
-    found, code = peer_worker.in_fresh_process(_die, 1)
+    found, code = peer_worker.in_fresh_process(send_and_die, 1.0)
     assert (found, code) == ({"fit_seconds": 1.0}, -signal.SIGALRM)
 
 
@@ -185,7 +181,9 @@ def test_a_grid_is_for_two_columns():
 
 
 def test_commands_append_rows_once_and_write_the_page(tmp_path, monkeypatch, capsys):
+    """In forks of this process, which have torch: fresh ones are tested above."""
     monkeypatch.setattr(kernel_peers, "ROUND_SECONDS", 0.0)
+    monkeypatch.setattr(peer_worker, "get_context", lambda _: get_context("fork"))
     out, page = tmp_path / "rows.jsonl", tmp_path / "page.md"
     sizes = ["--columns", "2", "--queries", "40", "--folder", str(tmp_path), "--out", str(out)]
     arguments = ["run", "--rows", "300", *sizes, "--methods", "qaffde-100", "scipy"]

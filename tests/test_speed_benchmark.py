@@ -3,10 +3,14 @@
 import io
 import json
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.neighbors import KernelDensity
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
 
 speed = pytest.importorskip(
     "benchmarks.speed", reason="lives in the repository, not in the package"
@@ -25,6 +29,20 @@ TINY = speed.Sizes(
     repetitions=1,
     time_limit=5,
 )
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Estimators that search nothing."""
+    given = {"n_features": 20, "bandwidth": 1.0, "base_measure": 2}
+    found = {
+        "QAFFDE": partial(QAFFDE, **given),
+        "QAFFDESGD": partial(QAFFDESGD, **given, ridge=0.1, training=TrainingConfig(max_iter=5)),
+    }
+    assert list(found) == list(speed.OURS)
+    monkeypatch.setattr(speed, "OURS", found)
+    for name, estimator in found.items():
+        monkeypatch.setattr(qaffde, name, estimator)
 
 
 @pytest.fixture
@@ -53,8 +71,7 @@ def power_data(tmp_path, monkeypatch):
         np.save(tmp_path / "power" / f"{part}.npy", rows)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_processes", "power_data")
+@pytest.mark.usefixtures("cheap", "no_processes", "power_data")
 def test_every_line_has_a_row_and_is_not_measured_again(tmp_path, capsys, monkeypatch):
     path, page = tmp_path / "rows.jsonl", tmp_path / "page.md"
     monkeypatch.setitem(
@@ -129,7 +146,7 @@ def test_bandwidth_is_that_of_scikit_learns_estimate_on_the_same_folds(dtype):
     assert chosen == pytest.approx(bandwidths[np.argmax(likelihoods)])
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("cheap")
 def test_child_fits_every_estimator(monkeypatch):
     monkeypatch.setattr("sys.argv", ["-c", "arc", "200", *speed.OURS])
     with redirect_stdout(io.StringIO()) as printed:

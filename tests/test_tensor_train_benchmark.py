@@ -18,7 +18,9 @@ def small(tmp_path, monkeypatch):
     for name, value in {"COLUMNS": (4, 8), "BOND": 4, "FUNCTIONS": 4}.items():
         monkeypatch.setattr(tensor_train, name, value)
     monkeypatch.setattr(
-        tensor_train, "QAFFDETensorTrain", lambda **k: QAFFDETensorTrain(training=training, **k)
+        tensor_train,
+        "QAFFDETensorTrain",
+        lambda **k: QAFFDETensorTrain(**k | {"training": training}),
     )
     return tmp_path
 

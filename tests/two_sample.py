@@ -14,10 +14,10 @@ def neighbour_p_value(a, b, k=5, seed=0):
     """Schilling's test: the share of each point's k nearest that are from its own sample."""
     pooled = np.concatenate([a, b]) / np.std(b, axis=0)
     neighbours = cKDTree(pooled).query(pooled, k + 1)[1][:, 1:]
-    n, ones = len(pooled), np.ones(neighbours.size, np.float32)
+    n, ones = len(pooled), np.ones(neighbours.size, np.int8)
     near = csr_array((ones, neighbours.ravel(), k * np.arange(n + 1)), shape=(n, n))
-    sign = np.where(_labels(len(a), n, seed), np.float32(1), np.float32(-1)).T
-    return _p_value(np.einsum("np,np->p", sign, near @ sign))
+    sign = np.where(_labels(len(a), n, seed), np.int8(1), np.int8(-1)).T
+    return _p_value((sign * (near @ sign)).sum(0, dtype=np.int64))
 
 
 def energy_p_value(a, b, seed=0):

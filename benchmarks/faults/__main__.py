@@ -24,8 +24,8 @@ ROWS = ROOT / "benchmarks/results/faults.jsonl"
 PAGE = ROOT / "docs/faults.md"
 BUDGETS = {"small": (600, 12), "medium": (5_000, 100), "large": (50_000, 1000)}
 """Inputs and kills."""
-PART = 250
-"""Attempts that a row stands for, at most."""
+PART, KILLS = 250, 10
+"""Attempts that a row stands for, at most, and kills, which take longer."""
 LOST = frozenset({kills.SAME})
 SAID = frozenset({"answered", "refused"})
 USED = frozenset({"refused", "loaded, used", "loaded, unfitted"})
@@ -59,7 +59,7 @@ def run(kinds: Sequence[Kind], budget: str, seed: int, old: Sequence[Row] = ()) 
     for kind in kinds:
         done, n = sum(row["tried"] for row in old if row["kind"] == kind.name), count(kind, budget)
         while done < n:
-            row = tried(kind, min(PART, n - done), seed, done)
+            row = tried(kind, min(KILLS if kind.is_kill else PART, n - done), seed, done)
             done += row["tried"]
             print(f"{kind.name}: {row['tried']} tried, {row['held']} held", flush=True)
             for what, times in row["outcomes"].items():

@@ -21,7 +21,18 @@ from hypothesis import strategies as st
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from benchmarks.faults import frames
 from benchmarks.faults.attempts import Attempt
+from benchmarks.faults.checks import (
+    Question,
+    WrongError,
+    finite,
+    log,
+    near,
+    of_derived,
+    rising,
+    within,
+)
 from benchmarks.faults.inputs import TRAINED
 from qaffde import (
     QAFFDE,
@@ -34,6 +45,7 @@ from qaffde import (
 )
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn.calculus import integrals
+from qaffde.schema import Schema
 from qaffde.training import TrainingDiverged
 
 Array = NDArray[np.float64]
@@ -42,7 +54,7 @@ FAST = {"n_features": 6, "random_state": 0}
 """It is the rows that are hostile: more features would cost time and show the same."""
 OURS = ("/qaffde/", "/sklearn/")
 """Folders whose errors are messages; scikit-learn checks shapes and types for us."""
-ESTIMATORS: dict[str, Callable[[], Any]] = {
+ESTIMATORS: dict[str, Callable[..., Any]] = {
     "gaussian": lambda: QAFFDE(**FAST, bandwidth=0.7, base_measure="gaussian"),
     "box": lambda: QAFFDE(**FAST, bandwidth="scott", base_measure="box"),
     "mixture": lambda: QAFFDE(**FAST, bandwidth="silverman", base_measure=2),
@@ -53,20 +65,21 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         QAFFDE(**FAST, bandwidth="scott", base_measure="gaussian"), random_state=0
     ),
     "features": lambda: FourierFeatures(8, random_state=0),
+    **frames.ESTIMATORS,
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator, rows to fit, and rows of as many columns to ask for."""
+    """An estimator, rows to fit, and rows of as many columns to ask for.
+
+    `seed` says which kinds the columns of tables have, and where their gaps are.
+    """
 
     estimator: str
     rows: Array
     asked: Array
-
-
-class WrongError(AssertionError):
-    """An answer that is no answer."""
+    seed: int = 0
 
 
 @st.composite
@@ -119,21 +132,27 @@ def cases(draw: Any) -> Case:
     d = draw(st.integers(1, 6))
     name = draw(st.sampled_from(list(ESTIMATORS)))
     rows, asked = draw(tables(d)), draw(tables(d))
-    near = draw(st.booleans())
-    return Case(name, rows, np.clip(asked, rows.min(0), rows.max(0)) if near else asked)
+    if draw(st.booleans()):
+        asked = np.clip(asked, rows.min(0), rows.max(0))
+    return Case(name, rows, asked, draw(st.integers(0, 2**32 - 1)))
 
 
 def outcome(case: Case, folder: Path) -> str:
     """What came of a case: answered, refused, or what was wrong."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        X, Y = case.rows, case.asked
         try:
-            model = ESTIMATORS[case.estimator]()
-            _fit(model, case.rows)
+            if case.estimator in frames.ESTIMATORS:
+                X, Y, columns = frames.tabled(X, Y, np.random.default_rng(case.seed))
+                model = ESTIMATORS[case.estimator](columns)
+            else:
+                model = ESTIMATORS[case.estimator]()
+            _fit(model, X)
         except (ValueError, TrainingDiverged) as error:
             return _refusal(error, f"{case.estimator}: fit")
         refused = 0
-        for name, question in _questions(model, case, folder):
+        for name, question in _questions(model, X, Y, folder):
             try:
                 question()
             except WrongError as error:
@@ -194,104 +213,103 @@ def _refusal(error: Exception, where: str) -> str:
     return f"{where} raised {type(error).__name__} at {at}: {' '.join(str(error).split())[:150]}"
 
 
-def _questions(model: Any, case: Case, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
-    X, Y = case.rows, case.asked
+def _questions(model: Any, X: Any, Y: Any, folder: Path) -> Iterator[Question]:
     match model:
         case FourierFeatures():
-            yield "transform", lambda: [_finite(model.transform(Z)) for Z in (X, Y)]
+            yield "transform", lambda: [finite(model.transform(Z)) for Z in (X, Y)]
         case QAFFDEClassifier():
             yield from _of_classifier(model, X, Y)
         case QAFFDEOutlierDetector():
             yield from _of_detector(model, X, Y)
+        case BornEstimator(schema_=Schema()):
+            yield from frames.questions(model, X, Y)
         case _:
-            yield from _of_density(model, X, Y)
+            yield from _of_density(model, np.array(X, dtype=float), np.array(Y, dtype=float))
     if not isinstance(model, FourierFeatures):
         yield "save and load", lambda: _saved(model, X, folder)
 
 
-def _of_classifier(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+def _of_classifier(model: Any, X: Array, Y: Array) -> Iterator[Question]:
     for where, Z in (("", X), (" of other rows", Y)):
-        yield f"log_density{where}", lambda Z=Z: _log(model.log_density(Z))
-        yield f"predict_log_proba{where}", lambda Z=Z: _log(model.predict_log_proba(Z))
-        yield f"predict_proba{where}", lambda Z=Z: _near(model.predict_proba(Z).sum(1), 1)
-        yield f"predict{where}", lambda Z=Z: _within(model.predict(Z), 0, 1)
-    yield "score", lambda: _within(model.score(X, np.arange(len(X)) % 2), 0, 1)
+        yield f"log_density{where}", lambda Z=Z: log(model.log_density(Z))
+        yield f"predict_log_proba{where}", lambda Z=Z: log(model.predict_log_proba(Z))
+        yield f"predict_proba{where}", lambda Z=Z: near(model.predict_proba(Z).sum(1), 1)
+        yield f"predict{where}", lambda Z=Z: within(model.predict(Z), 0, 1)
+    yield "score", lambda: within(model.score(X, np.arange(len(X)) % 2), 0, 1)
     if hasattr(model, "partial_fit"):
         yield "partial_fit", lambda: model.partial_fit(Y, np.arange(len(Y)) % 2)
-        yield "predict_proba after it", lambda: _near(model.predict_proba(X).sum(1), 1)
+        yield "predict_proba after it", lambda: near(model.predict_proba(X).sum(1), 1)
 
 
-def _of_detector(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+def _of_detector(model: Any, X: Array, Y: Array) -> Iterator[Question]:
     for where, Z in (("", X), (" of other rows", Y)):
-        yield f"score_samples{where}", lambda Z=Z: _log(model.score_samples(Z))
-        yield f"decision_function{where}", lambda Z=Z: _log(model.decision_function(Z))
-        yield f"predict{where}", lambda Z=Z: _within(model.predict(Z), -1, 1)
-    yield "out_of_fold_scores_", lambda: _log(model.out_of_fold_scores_)
+        yield f"score_samples{where}", lambda Z=Z: log(model.score_samples(Z))
+        yield f"decision_function{where}", lambda Z=Z: log(model.decision_function(Z))
+        yield f"predict{where}", lambda Z=Z: within(model.predict(Z), -1, 1)
+    yield "out_of_fold_scores_", lambda: log(model.out_of_fold_scores_)
 
 
-def _of_density(model: Any, X: Array, Y: Array) -> Iterator[tuple[str, Callable[[], object]]]:
+def _of_density(model: Any, X: Array, Y: Array) -> Iterator[Question]:
     d = X.shape[1]
-    yield "score_samples", lambda: _finite(model.score_samples(X))
-    yield "score_samples of other rows", lambda: _log(model.score_samples(Y))
-    yield "score", lambda: _finite(model.score(X))
-    yield "purity", lambda: _within(model.purity(), 0, 1)
-    yield "von_neumann_entropy", lambda: _finite(model.von_neumann_entropy())
-    yield "effective_rank", lambda: _within(model.effective_rank(), 1 - 1e-9, np.inf)
+    yield "score_samples", lambda: finite(model.score_samples(X))
+    yield "score_samples of other rows", lambda: log(model.score_samples(Y))
+    yield "score", lambda: finite(model.score(X))
+    yield "purity", lambda: within(model.purity(), 0, 1)
+    yield "von_neumann_entropy", lambda: finite(model.von_neumann_entropy())
+    yield "effective_rank", lambda: within(model.effective_rank(), 1 - 1e-9, np.inf)
     yield from _of_calculus(model, X, Y)
     columns, turn = sorted({0, d - 1}), len(Y) % 3 if d > 1 else 0  # one of three: they cost most
     if turn == 0:
-        yield "marginal", lambda: _all(_of_calculus(model.marginal(columns), X[:, columns], Y))
+        yield from of_derived(
+            "marginal",
+            lambda: model.marginal(columns),
+            lambda derived: _of_calculus(derived, X[:, columns], Y),
+        )
     else:
         given = dict(enumerate((X if turn == 1 else Y)[0, :-1]))
         name = "condition" if turn == 1 else "condition at other rows"
-        yield name, lambda: _all(_of_calculus(model.condition(given), X[:, -1:], Y))
+        yield from of_derived(
+            name,
+            lambda: model.condition(given),
+            lambda derived: _of_calculus(derived, X[:, -1:], Y),
+        )
     if d > 1:
         yield (
             "conditional_score_samples",
-            lambda: _finite(model.conditional_score_samples(X, [0])),
+            lambda: finite(model.conditional_score_samples(X, [0])),
         )
         yield (
             "conditional_score_samples of other rows",
-            lambda: _log(model.conditional_score_samples(Y, [0])),
+            lambda: log(model.conditional_score_samples(Y, [0])),
         )
     if isinstance(model, QAFFDE):
         yield "partial_fit", lambda: model.partial_fit(Y)
-        yield "score_samples after it", lambda: _finite(model.score_samples(X))
+        yield "score_samples after it", lambda: finite(model.score_samples(X))
         yield "forget", lambda: model.forget(Y)
-        yield "score_samples after that", lambda: _log(model.score_samples(X))
+        yield "score_samples after that", lambda: log(model.score_samples(X))
         yield "decay", lambda: model.forget(decay=1e-3)
         yield "merge", lambda: model.merge(QAFFDE(plan=model.plan_).fit(X))
-        yield "score_samples after all", lambda: _log(model.score_samples(X))
+        yield "score_samples after all", lambda: log(model.score_samples(X))
 
 
-def _of_calculus(
-    model: BornEstimator, X: Array, Y: Array
-) -> Iterator[tuple[str, Callable[[], object]]]:
+def _of_calculus(model: BornEstimator, X: Array, Y: Array) -> Iterator[Question]:
     """Questions to any density with the calculus; `X` are rows that it was fitted to."""
     d, some, low, high = X.shape[1], X[:1], X.min(0), X.max(0)
     holes = np.where(np.eye(d, dtype=bool)[:1], np.nan, some)
-    yield "score_samples", lambda: _log(model.score_samples(X))
-    yield "cdf", lambda: _within(model.cdf(some), 0, 1)
-    yield "cdf of other rows", lambda: _within(model.cdf(Y[:1, :d]), 0, 1)
-    yield "probability", lambda: _within(model.probability(low, high), 0, 1)
-    yield "probability of all", lambda: _near(model.probability(-np.inf, np.inf), 1)
-    yield "mean", lambda: _finite(model.mean())
-    yield "covariance", lambda: _finite(model.covariance())
-    yield "sample", lambda: _finite(model.sample(3, random_state=0))
-    yield "impute", lambda: _finite(model.impute(holes, random_state=0))
-    yield "impute the mean", lambda: _finite(model.impute(holes, method="mean"))
-    yield "hdr_level", lambda: _finite(model.hdr_level([0.5, 0.9], 50, random_state=0))
+    yield "score_samples", lambda: log(model.score_samples(X))
+    yield "cdf", lambda: within(model.cdf(some), 0, 1)
+    yield "cdf of other rows", lambda: within(model.cdf(Y[:1, :d]), 0, 1)
+    yield "probability", lambda: within(model.probability(low, high), 0, 1)
+    yield "probability of all", lambda: near(model.probability(-np.inf, np.inf), 1)
+    yield "mean", lambda: finite(model.mean())
+    yield "covariance", lambda: finite(model.covariance())
+    yield "sample", lambda: finite(model.sample(3, random_state=0))
+    yield "impute", lambda: finite(model.impute(holes, random_state=0))
+    yield "impute the mean", lambda: finite(model.impute(holes, method="mean"))
+    yield "hdr_level", lambda: finite(model.hdr_level([0.5, 0.9], 50, random_state=0))
     if d == 1:
         levels = np.array([0.01, 0.5, 0.99])
-        yield "ppf", lambda: _rising(model.ppf(levels))
-
-
-def _all(questions: Iterator[tuple[str, Callable[[], object]]]) -> None:
-    for name, question in questions:
-        try:
-            question()
-        except WrongError as error:
-            raise WrongError(f"{name}: {error}") from None
+        yield "ppf", lambda: rising(model.ppf(levels))
 
 
 def _saved(model: Any, X: Array, folder: Path) -> None:
@@ -301,29 +319,3 @@ def _saved(model: Any, X: Array, folder: Path) -> None:
     ask = "predict" if isinstance(model, QAFFDEClassifier) else "score_samples"
     if not np.array_equal(getattr(again, ask)(X), getattr(model, ask)(X)):
         raise WrongError("another model")
-
-
-def _check(fine: Any, values: Any) -> None:
-    if not np.all(fine):
-        raise WrongError(str(np.asarray(values)[~np.broadcast_to(fine, np.shape(values))][:3]))
-
-
-def _finite(values: Any) -> None:
-    _check(np.isfinite(values), values)
-
-
-def _log(values: Any) -> None:
-    _check(np.asarray(values) < np.inf, values)
-
-
-def _within(values: Any, low: float, high: float) -> None:
-    _check((np.asarray(values) >= low) & (np.asarray(values) <= high), values)
-
-
-def _near(values: Any, wanted: float) -> None:
-    _check(np.abs(np.asarray(values) - wanted) < 1e-6, values)
-
-
-def _rising(values: Array) -> None:
-    _finite(values)
-    _check(np.diff(values, prepend=-np.inf) >= 0, values)

@@ -184,12 +184,14 @@ def outcome(content: bytes) -> str:
 
 def use(model: Any) -> str:
     """What a loaded model does with rows: "used", or the error that it raises."""
-    rows = np.full((3, getattr(model, "n_features_in_", 1)), 0.5)
-    methods = ("score_samples", "predict_log_proba", "transform")
+    rows: Any = np.full((3, getattr(model, "n_features_in_", 1)), 0.5)
+    methods = ("score_samples", "predict_log_proba", "transform", "predict")
     answer = next(getattr(model, name) for name in methods if hasattr(model, name))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of rows without names, and of forged numbers
+            if getattr(model, "schema_", None) is not None:
+                rows = model.schema_.decode(np.zeros_like(rows))
             found = answer(rows)
     except NotFittedError:
         return "unfitted"

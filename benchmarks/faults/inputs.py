@@ -2,14 +2,17 @@
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 from numpy.random import Generator
 from scipy import sparse
 
+from benchmarks.faults import frames
 from qaffde import (
     QAFFDE,
     QAFFDESGD,
@@ -39,6 +42,7 @@ ESTIMATORS: tuple[Callable[[], Any], ...] = (
         QAFFDE(**FAST, bandwidth=0.7, base_measure="box"), random_state=0
     ),
     lambda: FourierFeatures(8, random_state=0),
+    *(partial(make, "auto") for make in frames.ESTIMATORS.values()),
 )
 METHODS = (
     *("score_samples", "predict_log_proba", "predict", "transform", "cdf", "sample", "mean"),
@@ -85,6 +89,10 @@ def spoil_kind(X: Any, rng: Generator) -> Any:
         lambda: sparse.csr_matrix(X if X.ndim == 2 else [[0.0]]),
         lambda: pd.DataFrame(X).astype("Float64") if X.ndim == 2 else pd.Series(X.ravel()),
         lambda: pd.DataFrame(X).map(lambda x: None if x > 0 else x) if X.ndim == 2 else None,
+        lambda: pd.DataFrame(X).assign(word="a") if X.ndim == 2 else None,
+        lambda: pd.DataFrame(X > 0).astype("category") if X.ndim == 2 else None,
+        lambda: pl.DataFrame(X).cast(pl.String) if X.ndim == 2 else None,
+        lambda: pl.DataFrame(X).with_columns(day=pl.date(2026, 1, 1)) if X.ndim == 2 else None,
         lambda: np.asfortranarray(X)[::-1],
         lambda: "rows.csv",
         lambda: {"a": 1},
@@ -159,7 +167,7 @@ def ask(model: Any, name: str, X: Any) -> Any:
             return getattr(model, name)()
         case "sample":
             found = model.sample(5, random_state=0)
-            return found[0] if isinstance(found, tuple) else found
+            return found if model.schema_ is None else model.schema_.encode(found)
         case "score" if isinstance(model, QAFFDEClassifier):
             return 0.0
         case "cdf":

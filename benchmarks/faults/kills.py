@@ -10,12 +10,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
 from benchmarks.faults.attempts import Attempt, in_child
-from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig, load
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    QAFFDETensorTrain,
+    Real,
+    TensorTrainConfig,
+    TrainingConfig,
+    load,
+)
 from qaffde.training.checkpoint import Checkpoint
 
 X = np.random.default_rng(0).normal(size=(1200, 2))
@@ -56,7 +65,7 @@ def start_fit(folder: Path) -> Attempt:
     Checkpoint.due = property(lambda self: True)  # type: ignore[assignment,method-assign] # not every half minute
     path = folder / "fit.ckpt"
 
-    def fitted() -> QAFFDESGD:
+    def trained() -> QAFFDESGD:
         training = TrainingConfig(solver="adam", max_steps=30, checkpoint=path)
         return QAFFDESGD(
             n_features=16,
@@ -67,17 +76,24 @@ def start_fit(folder: Path) -> Attempt:
             random_state=0,
         ).fit(X[:200])
 
-    undisturbed = fitted().score_samples(X)
-    seconds = timed(fitted)
+    def train() -> QAFFDETensorTrain:
+        training = TensorTrainConfig(max_steps=30, bond=4, n_functions=5, checkpoint=path)
+        gaps = np.where(np.arange(400).reshape(200, 2) % 7, X[:200], np.nan)
+        return QAFFDETensorTrain(training=training, random_state=0).fit(gaps)
+
+    fits: tuple[Callable[[], Any], ...] = (trained, train)
+    undisturbed = [fitted().score_samples(X) for fitted in fits]
+    seconds = [timed(fitted) for fitted in fits]
 
     def attempt(rng: Generator) -> str:
-        in_child(lambda: str(fitted()), rng.uniform(0, seconds))
-        scores = fitted().score_samples(X)
+        k = int(rng.integers(len(fits)))
+        in_child(lambda: str(fits[k]()), rng.uniform(0, seconds[k]))
+        scores = fits[k]().score_samples(X)
         left = [item.name for item in folder.iterdir() if not item.name.endswith(".tmp")]
         _empty(folder)
         if left:
             return f"left {left}"
-        return SAME if np.array_equal(scores, undisturbed) else "another fit"
+        return SAME if np.array_equal(scores, undisturbed[k]) else "another fit"
 
     return attempt
 

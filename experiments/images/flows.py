@@ -1,19 +1,20 @@
 """Images of bytes by class-conditional flows: noise, logits, and Bayes' rule for the label."""
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
 from experiments.images.pixels import LEVELS, PixelDensity, pixel_loss, pixel_scales
-from experiments.models.bayes import BayesRule
-from experiments.models.classifier import class_flow
+from experiments.models.class_flows import class_flow
+from qaffde import QAFFDEClassifier
 from qaffde.baselines.base import TrainedEstimator
 from qaffde.baselines.flows import MAF
 from qaffde.estimators.base import Array
@@ -27,7 +28,7 @@ SCORED_ROWS = 2048
 """Pairs of an image and a class that are scored at a time."""
 
 
-class BayesImageClassifier(BayesRule, BaseEstimator):
+class BayesImageClassifier(ClassifierMixin, BaseEstimator):
     r"""Classifier of images by Bayes' rule, :math:`P(c \mid x) \propto P(c)\, p(x \mid c)`.
 
     Rows are flat images in [0, 1], taken for bytes: the nearest of 256 levels counts. A subclass
@@ -43,8 +44,13 @@ class BayesImageClassifier(BayesRule, BaseEstimator):
     """
 
     random_state: Any
+    classes_: NDArray[Any]
+    class_prior_: Array
     density_: nn.Module
     history_: History
+    predict_log_proba = QAFFDEClassifier.predict_log_proba
+    predict_proba = QAFFDEClassifier.predict_proba
+    predict = QAFFDEClassifier.predict
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on images and their classes.
@@ -89,6 +95,7 @@ class BayesImageClassifier(BayesRule, BaseEstimator):
         return scores.reshape(n_classes, len(levels)).T
 
 
+@dataclass(eq=False, repr=False)
 class ImageFlowClassifier(BayesImageClassifier):
     r"""One flow for the images of all classes, the class being its context, or one for each.
 
@@ -115,22 +122,13 @@ class ImageFlowClassifier(BayesImageClassifier):
         Of the training, in place of the flow's.
     """
 
-    density_: PixelDensity
-
-    def __init__(
-        self,
-        flow: TrainedEstimator | None = None,
-        *,
-        alpha: float = 1e-6,
-        n_draws: int = 1,
-        shared: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.flow = flow
-        self.alpha = alpha
-        self.n_draws = n_draws
-        self.shared = shared
-        self.random_state = random_state
+    flow: TrainedEstimator | None = None
+    _: KW_ONLY
+    alpha: float = 1e-6
+    n_draws: int = 1
+    shared: bool = True
+    random_state: Any = None
+    density_: PixelDensity = field(init=False)
 
     def _train(
         self, levels: Tensor, y: Tensor, n_classes: int, generator: Generator

@@ -114,24 +114,8 @@ def load_cifar10(
     """Small photographs: 50 000 training and 10 000 test images of 3 × 32 × 32.
 
     The binary version is read, which is plain bytes; the Python version is a pickle, which could
-    run code.
-
-    Parameters
-    ----------
-    folder : path, optional
-        That holds ``cifar-10-batches-bin/data_batch_1.bin`` and its five companions;
-        :func:`data_folder` by default.
-    as_float : bool, default=True
-        Pixels in [0, 1] as float32, or bytes.
-    verify : bool, default=True
-        Compare checksums with those of the published files.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing.
-    ValueError
-        If a file is damaged.
+    run code. The folder holds ``cifar-10-batches-bin/data_batch_1.bin`` and its five companions;
+    otherwise as :func:`load_mnist`.
     """
     where = (data_folder() if folder is None else Path(folder)) / "cifar-10-batches-bin"
     batches = [

@@ -17,14 +17,7 @@ LEAST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class ImageResults:
-    """Rows and pictures of a budget.
-
-    Parameters
-    ----------
-    rows, pictures : list of Row
-        As they stand in the files; of two rows in one place the later counts.
-    sets_in_order : tuple of str
-    """
+    """Rows and pictures of a budget; of two rows in one place the later counts."""
 
     rows: list[Row]
     pictures: list[Row]

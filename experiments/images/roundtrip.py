@@ -1,6 +1,6 @@
 """RoundTrip for images of several classes, convolutional, with Bayes' rule for the label."""
 
-from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -23,13 +23,7 @@ MAX_HELD_OUT = 256
 class ClassPainter(Painter):
     """Generator whose first layer is a class's own, and whose convolutions are shared.
 
-    Parameters
-    ----------
-    n_latent, n_classes : int
-    shape : (int, int, int)
-    n_channels : int
-    hidden : list of int, default=[]
-    ends : (float, float), optional
+    It takes latent columns, classes, and what else a ``Painter`` takes.
 
     Examples
     --------
@@ -37,16 +31,8 @@ class ClassPainter(Painter):
     torch.Size([5, 64])
     """
 
-    def __init__(
-        self,
-        n_latent: int,
-        n_classes: int,
-        shape: tuple[int, int, int],
-        n_channels: int,
-        hidden: Sequence[int] = (),
-        ends: tuple[float, float] | None = None,
-    ) -> None:
-        super().__init__(n_latent * n_classes, n_classes, shape, n_channels, hidden, ends)
+    def __init__(self, n_latent: int, n_classes: int, *others: Any, **options: Any) -> None:
+        super().__init__(n_latent * n_classes, n_classes, *others, **options)
 
     def forward(self, z: Tensor, context: Tensor) -> Tensor:
         """Images of shape (n, C·H·W) of one-hot classes (n, K)."""
@@ -67,13 +53,7 @@ class ClassPainter(Painter):
 class ClassViewer(nn.Module):
     """Encoder or judge whose last layer is a class's own, and whose convolutions are shared.
 
-    Parameters
-    ----------
-    shape : (int, int, int)
-    n_classes, n_out : int
-    n_channels : int
-    hidden : list of int, default=[]
-    pooled : bool, default=False
+    It takes the shape of images, classes, outputs, and what else a ``Viewer`` takes.
 
     Examples
     --------
@@ -82,17 +62,10 @@ class ClassViewer(nn.Module):
     """
 
     def __init__(
-        self,
-        shape: tuple[int, int, int],
-        n_classes: int,
-        n_out: int,
-        n_channels: int,
-        hidden: Sequence[int] = (),
-        *,
-        pooled: bool = False,
+        self, shape: tuple[int, int, int], n_classes: int, n_out: int, *others: Any, **more: Any
     ) -> None:
         super().__init__()
-        self.viewer = Viewer(shape, 0, n_classes * n_out, n_channels, hidden, pooled=pooled)
+        self.viewer = Viewer(shape, 0, n_classes * n_out, *others, **more)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
         """Output of shape (n, n_out) of one-hot classes (n, K)."""
@@ -135,6 +108,7 @@ class ImageDensity(nn.Module):
         return log_p - z.shape[1] * self.scale.log()
 
 
+@dataclass(eq=False, repr=False)
 class ImageRoundTrip(BayesImageClassifier):
     r"""RoundTrip (Liu et al., 2021) with convolutions, conditional on the class.
 
@@ -186,54 +160,29 @@ class ImageRoundTrip(BayesImageClassifier):
         As of :class:`~experiments.models.roundtrip.RoundTrip`.
     """
 
-    density_: ImageDensity
-
-    def __init__(
-        self,
-        image_shape: tuple[int, ...],
-        *,
-        n_latent: int = 20,
-        n_channels: int = 32,
-        hidden_size: int | None = None,
-        shared: bool = True,
-        blind: bool = False,
-        pooled: bool = False,
-        bounded: bool = False,
-        integration: str = "linear",
-        mode_steps: int = 0,
-        early_stopping: bool = True,
-        cycle_x: float = 10.0,
-        cycle_z: float = 10.0,
-        max_steps: int = 4000,
-        batch_size: int = 128,
-        learning_rate: float = 1e-3,
-        patience: int | None = 20,
-        time_limit: float | None = None,
-        checkpoint: Any = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        self.image_shape = image_shape
-        self.n_latent = n_latent
-        self.n_channels = n_channels
-        self.hidden_size = hidden_size
-        self.shared = shared
-        self.blind = blind
-        self.pooled = pooled
-        self.bounded = bounded
-        self.integration = integration
-        self.mode_steps = mode_steps
-        self.early_stopping = early_stopping
-        self.cycle_x = cycle_x
-        self.cycle_z = cycle_z
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.verbose = verbose
-        self.random_state = random_state
+    image_shape: tuple[int, ...]
+    _: KW_ONLY
+    n_latent: int = 20
+    n_channels: int = 32
+    hidden_size: int | None = None
+    shared: bool = True
+    blind: bool = False
+    pooled: bool = False
+    bounded: bool = False
+    integration: str = "linear"
+    mode_steps: int = 0
+    early_stopping: bool = True
+    cycle_x: float = 10.0
+    cycle_z: float = 10.0
+    max_steps: int = 4000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    patience: int | None = 20
+    time_limit: float | None = None
+    checkpoint: Any = None
+    verbose: bool = False
+    random_state: Any = None
+    density_: ImageDensity = field(init=False)
 
     def _train(
         self, levels: Tensor, y: Tensor, n_classes: int, generator: Generator

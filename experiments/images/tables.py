@@ -12,7 +12,6 @@ from experiments.tables import rebuild
 
 SET_NAMES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 METRICS = {"nll": "NLL of labels", "calibration_error": "calibration error"}
-SCORES = {"density": "log p(x)", "confidence": "largest posterior"}
 NOTES = {
     "accuracy": "Share of test images whose label is right: the mean ± the standard deviation "
     "over seeds. The paper's figure and this project's target beside it; bold where both, as far "

@@ -1,7 +1,7 @@
 """Masked autoencoder with mixtures of Gaussians (MADE MoG)."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
@@ -72,6 +72,7 @@ class MaskedMixture(FlowDensity):
         bias[:, 1] += 4 * (torch.arange(self.n_components) + 0.5) / self.n_components - 2
 
 
+@dataclass(eq=False, repr=False)
 class MADE(TrainedEstimator):
     r"""Masked autoencoder with Gaussian-mixture conditionals (Germain et al., 2015).
 
@@ -96,27 +97,12 @@ class MADE(TrainedEstimator):
     Germain et al., "MADE: Masked Autoencoder for Distribution Estimation", ICML 2015.
     """
 
+    n_components: int = 16
+    hidden_size: int = 128
+    n_hidden: int = 2
     default_training = TrainingConfig(
         max_steps=8000, batch_size=2048, learning_rate=2e-3, clip_norm=5.0, patience=20
     )
-
-    def __init__(
-        self,
-        n_components: int = 16,
-        hidden_size: int = 128,
-        n_hidden: int = 2,
-        *,
-        training: TrainingConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            training=training, time_limit=time_limit, verbose=verbose, random_state=random_state
-        )
-        self.n_components = n_components
-        self.hidden_size = hidden_size
-        self.n_hidden = n_hidden
 
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
         for name in ("n_components", "hidden_size", "n_hidden"):

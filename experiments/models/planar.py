@@ -1,7 +1,7 @@
 """Planar flow (Rezende and Mohamed, 2015)."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor, nn
@@ -111,6 +111,7 @@ class PlanarDensity(FlowDensity):
         return self.u + along[:, None] * self.w, slope
 
 
+@dataclass(eq=False, repr=False)
 class Planar(TrainedEstimator):
     """Planar flow (Rezende and Mohamed, 2015), the simplest of flows and the weakest.
 
@@ -127,23 +128,10 @@ class Planar(TrainedEstimator):
     Rezende and Mohamed, "Variational Inference with Normalizing Flows", ICML 2015.
     """
 
+    n_layers: int = 32
     default_training = TrainingConfig(
         max_steps=8000, learning_rate=2e-2, clip_norm=5.0, patience=20
     )
-
-    def __init__(
-        self,
-        n_layers: int = 32,
-        *,
-        training: TrainingConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            training=training, time_limit=time_limit, verbose=verbose, random_state=random_state
-        )
-        self.n_layers = n_layers
 
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
         check_count("n_layers", self.n_layers)

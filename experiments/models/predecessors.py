@@ -1,28 +1,42 @@
 """Methods that the paper compares with or extends: the inverse autoregressive flow, and DMKDE."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
 from qaffde import QAFFDE
-from qaffde.baselines.flows import LayeredFlow, import_zuko
+from qaffde.baselines import TrainedEstimator
+from qaffde.baselines.base import FlowDensity
+from qaffde.baselines.flows import FLOW_TRAINING, import_zuko, layered_flow
 
 
-class IAF(LayeredFlow):
+@dataclass(eq=False, repr=False)
+class IAF(TrainedEstimator):
     """Inverse autoregressive flow (Kingma et al., 2016): a MAF run backwards.
 
     Draws in one pass, scores (and so trains) in one for each column. Parameters are those of
-    :class:`~qaffde.baselines.flows.LayeredFlow`.
+    :class:`~qaffde.baselines.MAF`.
 
     References
     ----------
     Kingma et al., "Improved Variational Inference with Inverse Autoregressive Flow", NeurIPS 2016.
     """
 
-    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
-        zuko = import_zuko()
-        forward = zuko.flows.MAF(n_dims, n_context, **network)
-        return zuko.lazy.Flow(zuko.lazy.LazyInverse(forward.transform), forward.base)
+    n_layers: int = 8
+    hidden_size: int = 64
+    n_hidden: int = 2
+    default_training = FLOW_TRAINING
+
+    def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
+        return layered_flow(self, _inverse_maf, n_dims, n_context)
+
+
+def _inverse_maf(*sizes: int, **network: Any) -> nn.Module:
+    zuko = import_zuko()
+    forward = zuko.flows.MAF(*sizes, **network)
+    flow: nn.Module = zuko.lazy.Flow(zuko.lazy.LazyInverse(forward.transform), forward.base)
+    return flow
 
 
 def dmkde(**parameters: Any) -> QAFFDE:

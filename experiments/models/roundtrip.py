@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -14,7 +15,7 @@ from experiments.models.roundtrip_networks import Dense, Layered, Painter, Viewe
 from qaffde.baselines.base import FlowDensity, TrainedEstimator
 from qaffde.parameters import check_choice, check_count
 from qaffde.training import LoopConfig, TrainingConfig
-from qaffde.training.loop import Loss
+from qaffde.training.loop import Loss, eager
 
 MAX_LATENT = 100
 MAX_HELD_OUT = 1024
@@ -84,19 +85,7 @@ def _discern(judge: nn.Module, real: Tensor, fake: Tensor, context: Tensor) -> T
     return 0.5 * ((on_real - 1).square() + on_fake.square())
 
 
-def adversarial_adam(
-    parameters: Iterable[nn.Parameter], config: LoopConfig
-) -> torch.optim.Optimizer:
-    """Adam with the short memory of adversarial training, β = (.5, .9), as in the paper's code."""
-    return torch.optim.AdamW(
-        parameters,
-        lr=config.learning_rate,
-        betas=(0.5, 0.9),
-        weight_decay=config.weight_decay,
-        foreach=True,
-    )
-
-
+@dataclass(eq=False, repr=False)
 class RoundTrip(TrainedEstimator):
     r"""RoundTrip (Liu et al., 2021): a density from two generators that undo each other.
 
@@ -137,44 +126,29 @@ class RoundTrip(TrainedEstimator):
     Liu, Xu, Jiang and Wong, "Density estimation using deep generative neural networks", PNAS 2021.
     """
 
+    n_latent: int | None = None
+    hidden_size: int = 64
+    n_hidden: int = 3
+    architecture: str = "dense"
+    image_shape: Sequence[int] | None = None
+    integration: str = "importance"
+    n_draws: int = 100
+    cycle_x: float = 1.0
+    cycle_z: float = 1.0
     default_training = TrainingConfig(
         max_steps=8000, batch_size=256, learning_rate=1e-3, clip_norm=None, patience=20
     )
-    _make_optimizer = staticmethod(adversarial_adam)
     _max_held_out = MAX_HELD_OUT  # within one batch of the loop, for one σ
-
-    def __init__(
-        self,
-        n_latent: int | None = None,
-        hidden_size: int = 64,
-        n_hidden: int = 3,
-        *,
-        architecture: str = "dense",
-        image_shape: Sequence[int] | None = None,
-        integration: str = "importance",
-        n_draws: int = 100,
-        cycle_x: float = 1.0,
-        cycle_z: float = 1.0,
-        training: TrainingConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            training=training, time_limit=time_limit, verbose=verbose, random_state=random_state
-        )
-        self.n_latent = n_latent
-        self.hidden_size = hidden_size
-        self.n_hidden = n_hidden
-        self.architecture = architecture
-        self.image_shape = image_shape
-        self.integration = integration
-        self.n_draws = n_draws
-        self.cycle_x = cycle_x
-        self.cycle_z = cycle_z
 
     def _loss(self, generator: Generator) -> Loss:
         return RoundTripLoss(generator)
+
+    def _optimizer(
+        self, parameters: Iterable[nn.Parameter], config: LoopConfig
+    ) -> torch.optim.Optimizer:
+        """Adam with the short memory of adversarial training, β = (.5, .9), as the authors."""
+        rates: Any = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+        return eager(torch.optim.AdamW)(parameters, betas=(0.5, 0.9), foreach=True, **rates)
 
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
         self._check_parameters()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import fold
 
-from experiments.models.classifier import each_class
+from experiments.models.class_flows import each_class
 
 FEW_CHANNELS = 4
 """Channels up to which a transposed convolution of tangents is a product and a sum of patches."""

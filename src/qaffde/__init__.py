@@ -12,7 +12,9 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEClassifier,
         QAFFDEOutlierDetector,
+        QAFFDERegressor,
         QAFFDETensorTrain,
+        fit,
     )
     from qaffde.files import FileError, load, save
     from qaffde.kinds import Atom, Category, Integer, Periodic, Real
@@ -35,12 +37,14 @@ __all__ = [
     "Plan",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "QAFFDERegressor",
     "QAFFDETensorTrain",
     "Real",
     "SelectionPolicy",
     "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
+    "fit",
     "load",
     "save",
     "select",

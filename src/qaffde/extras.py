@@ -1,4 +1,4 @@
-"""Packages that only some parts of the library need."""
+"""Packages that only some parts of the library need, and text of strangers in messages."""
 
 from importlib import import_module
 from typing import Any
@@ -13,3 +13,16 @@ def import_extra(module: str, extra: str, what: str) -> Any:
         raise ImportError(
             f"{what} {package}, which is not installed; run: pip install 'qaffde[{extra}]'"
         ) from error
+
+
+def one_line(text: object, most: int | None = None) -> str:
+    r"""Text without line ends and with what cannot be printed escaped, at most so long.
+
+    Examples
+    --------
+    >>> one_line("a\tb\nc\x0f"), one_line("abc", 2)
+    ('a b c\\x0f', 'ab...')
+    """
+    words = " ".join(str(text).split())
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+    return line if most is None or len(line) <= most else f"{line[:most]}..."

@@ -16,23 +16,12 @@ DATETIME = re.compile(r"Datetime\(time_unit='(\w+)', time_zone='?(.*?)'?\)")
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """A column as it was given.
+    """A column as it was given."""
 
-    Parameters
-    ----------
-    name : str or int
-        Its name, or its number where it has none.
-    dtype : str
-    values : ndarray of shape (n,)
-        Numbers with NaN for gaps, or objects with None for them.
-    labels : tuple, optional
-        All categories, where the dtype tells them.
-    """
-
-    name: str | int
+    name: str | int  # its number where it has no name
     dtype: str
-    values: NDArray[Any]
-    labels: tuple[Any, ...] | None = None
+    values: NDArray[Any]  # numbers with NaN for gaps, or objects with None for them
+    labels: tuple[Any, ...] | None = None  # all categories, where the dtype tells them
 
     @property
     def is_numeric(self) -> bool:
@@ -193,6 +182,8 @@ def _series(column: Values, library: Any) -> Any:
         import pandas as pd
 
         return nw.from_native(pd.Series(values, name=name).astype(dtype), series_only=True)
+    if any(isinstance(value, float) for value in values):  # labels, of which others are int
+        values = [None if value is None else float(value) for value in values]
     series = nw.new_series(name, values, backend=library)
     kind: Any = getattr(nw, dtype, None)
     known = isinstance(kind, type) and issubclass(kind, nw.dtypes.DType)

@@ -17,6 +17,10 @@ from typing import Any
 __all__ = ["Atom", "Category", "Integer", "Kind", "Periodic", "Real", "as_kind"]
 
 Label = str | int | float | bool
+LEAST_WIDTH = 1e-9
+"""Distance of two ends, as a share of the larger one."""
+MAX_WHOLE = 2**53
+"""From here on float64 has not all whole numbers."""
 
 
 class Kind(ABC):
@@ -49,12 +53,23 @@ class Real(Kind):
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
-            end = getattr(self, name)
-            if end is not None:
-                why = "must be a finite number, or None where there is no end"
-                object.__setattr__(self, name, _finite(f"Real({name}={end!r})", end, why))
-        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            if getattr(self, name) is not None:
+                _make_float(self, name, "must be a finite number, or None where there is no end")
+        if not self.ends[0] < self.ends[1]:
             raise ValueError(f"Real(lower={self.lower:g}, upper={self.upper:g}): swap the ends")
+        if self.lower is not None and self.upper is not None:
+            width, size = self.upper - self.lower, max(abs(self.lower), abs(self.upper))
+            if not LEAST_WIDTH * size < width < math.inf:
+                raise ValueError(
+                    f"Real(lower={self.lower!r}, upper={self.upper!r}): the ends are too close or "
+                    "too far apart for float64; shift or scale the column"
+                )
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends, infinite where there is none."""
+        lower, upper = self.lower, self.upper
+        return -math.inf if lower is None else lower, math.inf if upper is None else upper
 
     def __str__(self) -> str:
         if self.lower is not None and self.upper is not None:
@@ -85,12 +100,8 @@ class Periodic(Kind):
 
     def __post_init__(self) -> None:
         why = "must be a positive number, such as 24 for hours or 360 for degrees"
-        period = _finite(f"Periodic(period={self.period!r})", self.period, why)
-        if not period > 0:
-            raise ValueError(f"Periodic(period={self.period!r}) {why}")
-        object.__setattr__(self, "period", period)
-        start = _finite(f"Periodic(start={self.start!r})", self.start, "must be a finite number")
-        object.__setattr__(self, "start", start)
+        _make_float(self, "period", why, above=0.0)
+        _make_float(self, "start", "must be a finite number")
 
     def __str__(self) -> str:
         return f"periodic, {self.start:g} to {self.start + self.period:g}"
@@ -170,8 +181,7 @@ class Atom(Kind):
     rest: Real = field(default_factory=Real)
 
     def __post_init__(self) -> None:
-        value = _finite(f"Atom(value={self.value!r})", self.value, "must be a finite number")
-        object.__setattr__(self, "value", value)
+        _make_float(self, "value", "must be a finite number")
         if not isinstance(self.rest, Real):
             raise ValueError(f"Atom(rest={self.rest!r}) must be Real(), or Real(lower, upper)")
 
@@ -198,13 +208,16 @@ def label_of(value: Any) -> Label:
             "bool is wanted; make it text"
         )
     number = float(value)
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < MAX_WHOLE else number
 
 
-def _finite(what: str, value: Any, why: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Number) or not math.isfinite(value):
-        raise ValueError(f"{what} {why}")
-    return float(value)
+def _make_float(kind: Kind, name: str, why: str, above: float = -math.inf) -> None:
+    """Let a field be a float, if it is a finite number above another."""
+    value = getattr(kind, name)
+    is_number = isinstance(value, Number) and not isinstance(value, bool)
+    if not is_number or not above < value < math.inf:
+        raise ValueError(f"{type(kind).__name__}({name}={value!r}) {why}")
+    object.__setattr__(kind, name, float(value))
 
 
 NAMES: dict[str, Callable[..., Kind]] = {

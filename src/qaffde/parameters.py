@@ -54,59 +54,58 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(options)}")
 
 
-def check_count(name: str, value: object, *, auto: bool = False, minimum: int = 1) -> None:
+def _require(fine: object, name: str, value: object, wanted: str) -> None:
+    if not fine:
+        raise ValueError(f"{name}={value!r} must be {wanted}")
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _is_number(value: Any, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: Any, *, auto: bool = False, minimum: int = 1) -> None:
     """Reject anything but a whole number of at least `minimum` (or "auto")."""
-    if auto and _is_auto(value):
-        return
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < minimum:
-        also = ' or "auto"' if auto else ""
-        raise ValueError(f"{name}={value!r} must be a whole number of at least {minimum}{also}")
-
-
-def check_rank(value: object) -> None:
-    """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
-    if _is_auto(value) or (_is_number(value, Integral) and value >= 1):  # type: ignore[operator]
-        return
-    if _is_number(value, Real) and 0 < value <= 1:  # type: ignore[operator]
-        return
-    raise ValueError(
-        f"rank={value!r} must be a whole number of at least 1, a share of the features in (0, 1], "
-        'or "auto"'
-    )
-
-
-def check_share(name: str, value: object, *, auto: bool = False, whole: bool = False) -> None:
-    """Reject anything but a number strictly between 0 and 1 (or 1 if `whole`, or "auto")."""
-    if auto and _is_auto(value):
-        return
-    if _is_number(value, Real) and (0 < value < 1 or (whole and value == 1)):  # type: ignore[operator]
-        return
-    interval = "(0, 1]" if whole else "(0, 1)"
+    fine = (auto and _is_auto(value)) or (_is_number(value, Integral) and value >= minimum)
     also = ' or "auto"' if auto else ""
-    raise ValueError(f"{name}={value!r} must be a number in {interval}{also}")
+    _require(fine, name, value, f"a whole number of at least {minimum}{also}")
+
+
+def check_rank(value: Any) -> None:
+    """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
+    whole = _is_number(value, Integral) and value >= 1
+    fine = _is_auto(value) or whole or (_is_number(value) and 0 < value <= 1)
+    wanted = 'a whole number of at least 1, a share of the features in (0, 1], or "auto"'
+    _require(fine, "rank", value, wanted)
+
+
+def check_share(name: str, value: Any, *, auto: bool = False, whole: bool = False) -> None:
+    """Reject anything but a number strictly between 0 and 1 (or 1 if `whole`, or "auto")."""
+    inside = _is_number(value) and (0 < value < 1 or (whole and value == 1))
+    also = ' or "auto"' if auto else ""
+    wanted = f"a number in {'(0, 1]' if whole else '(0, 1)'}{also}"
+    _require(inside or (auto and _is_auto(value)), name, value, wanted)
+
+
+def check_positive(name: str, value: Any, *, optional: bool = False) -> None:
+    """Reject anything but a positive number (or None)."""
+    fine = (optional and value is None) or (_is_number(value) and value > 0)
+    _require(fine, name, value, "a positive number" + (" or None" if optional else ""))
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Reject anything but None or an object of a class, such as a configuration."""
+    wanted = f"a {kind.__name__}: {name}={kind.__name__}(...), or None"
+    _require(value is None or isinstance(value, kind), name, value, wanted)
 
 
 def check_sum(weight: NDArray[np.float64]) -> None:
     """Reject weights whose sum overflows."""
     if weight.mean(dtype=np.longdouble) * len(weight) > np.finfo(np.float64).max:
         raise ValueError("the sum of sample_weight overflows; divide the weights by a number")
-
-
-def check_positive(name: str, value: object, *, optional: bool = False) -> None:
-    """Reject anything but a positive number (or None)."""
-    if optional and value is None:
-        return
-    if not _is_number(value, Real) or not value > 0:  # type: ignore[operator]
-        also = " or None" if optional else ""
-        raise ValueError(f"{name}={value!r} must be a positive number{also}")
-
-
-def check_kind(name: str, value: object, kind: type) -> None:
-    """Reject anything but None or an object of a class, such as a configuration."""
-    if value is not None and not isinstance(value, kind):
-        raise ValueError(
-            f"{name}={value!r} must be a {kind.__name__}: {name}={kind.__name__}(...), or None"
-        )
 
 
 def check_mixture(n_components: object, n: int) -> None:
@@ -136,22 +135,24 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
     if isinstance(value, str):
         check_choice("bandwidth", value, rules)
         return None
-    try:
-        h = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        h = np.array(math.nan)
-    if (
-        isinstance(value, bool)
-        or h.ndim > 1
-        or h.size not in (1, n_dims)
-        or not ((h >= 1 / MAX_BANDWIDTH) & (h <= MAX_BANDWIDTH)).all()
-    ):
-        raise ValueError(
-            f"bandwidth={value!r} must be one of {', '.join(rules)}, a positive number, "
-            f"or one positive number for each of the {n_dims} columns, between "
-            f"{1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}"
-        )
+    h = _numbers(value)
+    fine = not isinstance(value, bool) and h.ndim <= 1 and h.size in (1, n_dims)
+    _require(
+        fine and ((h >= 1 / MAX_BANDWIDTH) & (h <= MAX_BANDWIDTH)).all(),
+        "bandwidth",
+        value,
+        f"one of {', '.join(rules)}, a positive number, or one positive number for each of the "
+        f"{n_dims} columns, between {1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}",
+    )
     return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
+
+
+def _numbers(value: Any) -> NDArray[np.float64]:
+    """Array of what is numbers, None being NaN; NaN for anything else."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return np.array(math.nan)
 
 
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
@@ -161,15 +162,13 @@ def read_bounds(bounds: Any, d: int) -> Tensor | None:
     """
     if bounds is None:
         return None
-    try:
-        ends = np.asarray(bounds, dtype=np.float64)  # None becomes NaN
-        ends = np.broadcast_to(ends.reshape(-1, 2), (d, 2))
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"bounds={bounds!r} must be a pair (lower, upper) or one pair for each of the {d} "
-            "columns; None in a pair leaves that end to the data"
-        ) from None
-    ends = np.where(np.isinf(ends), np.nan, ends)
+    ends = _numbers(bounds)
+    wanted = (
+        f"a pair (lower, upper) or one pair for each of the {d} columns; None in a pair leaves "
+        "that end to the data"
+    )
+    _require(ends.shape in ((2,), (1, 2), (d, 2)), "bounds", bounds, wanted)
+    ends = np.broadcast_to(np.where(np.isinf(ends), np.nan, ends), (d, 2))
     if (ends[:, 0] >= ends[:, 1]).any():
         column = int(np.argmax(ends[:, 0] >= ends[:, 1]))
         raise ValueError(f"bounds of column {column} must have lower < upper, got {ends[column]}")
@@ -191,33 +190,16 @@ def check_inside(ends: Tensor | None, X: Tensor, number: Sequence[int]) -> None:
 
 def check_priors(value: Any, n_classes: int) -> NDArray[np.float64]:
     """Probabilities of all classes, of shape (C,)."""
-    try:
-        priors = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        priors = np.full(0, math.nan)
-    good = priors.shape == (n_classes,) and (priors >= 0).all()
-    if not good or abs(priors.sum() - 1) > 1e-8:
-        raise ValueError(
-            f"priors={value!r} must be {n_classes} numbers of sum one, none of them negative: one "
-            "for each class, in sorted order"
-        )
+    priors = _numbers(value)
+    fine = priors.shape == (n_classes,) and (priors >= 0).all() and abs(priors.sum() - 1) <= 1e-8
+    wanted = "numbers of sum one, none of them negative: one for each class, in sorted order"
+    _require(fine, "priors", value, f"{n_classes} {wanted}")
     return priors
 
 
 def holds_numbers(value: Any) -> bool:
     """Whether a parameter is all finite numbers: no rule, and no end left open."""
-    try:
-        return value is not None and bool(np.isfinite(np.asarray(value, dtype=np.float64)).all())
-    except (TypeError, ValueError):
-        return False
-
-
-def _is_auto(value: object) -> bool:
-    return isinstance(value, str) and value == "auto"
-
-
-def _is_number(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+    return value is not None and bool(np.isfinite(_numbers(value)).all())
 
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -225,8 +207,6 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 BLOCK_BYTES = 2**23
 """Of the largest array of a block of rows: about what the caches of a core hold."""
 MIN_ROWS, MAX_ROWS = 16, 8192
-MEMORY_SHARE = 16
-"""A block's largest array takes at most one part in so many of the memory that is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +259,7 @@ class ComputeConfig:
             return int(self.batch_size)
         row = width * self.torch_dtype.itemsize
         available = available_memory(torch.device(self.device))
-        most = min(BLOCK_BYTES, available // MEMORY_SHARE) // row
+        most = min(BLOCK_BYTES, available // 16) // row  # most of the memory stays free
         return max(MIN_ROWS, min(MAX_ROWS, most))
 
     def tensor(self, rows: Tensor) -> Tensor:
@@ -294,15 +274,13 @@ class ComputeConfig:
 
 def check_device(device: object) -> None:
     """Reject a device that is not there, or that holds no numbers."""
-    if not isinstance(device, str):
-        raise ValueError(f"device={device!r} must be a name, such as 'cpu' or 'cuda:0'")
+    _require(isinstance(device, str), "device", device, "a name, such as 'cpu' or 'cuda:0'")
     try:
-        torch.zeros(1, device=device).cpu()
+        torch.zeros(1, device=str(device)).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ValueError(
-            f"device={device!r} cannot be used here; take 'cpu' ({reason})"
-        ) from error
+        message = f"device={device!r} cannot be used here; take 'cpu' ({reason})"
+        raise ValueError(message) from error
 
 
 def available_memory(device: torch.device) -> int:
@@ -405,11 +383,8 @@ def with_own_settings(function: Function) -> Function:
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if any(
-            np.ma.is_masked(value)
-            for value in (*args[1:], *kwargs.values())
-            if isinstance(value, np.ma.MaskedArray)
-        ):
+        given = (*args[1:], *kwargs.values())
+        if any(isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x) for x in given):
             raise ValueError(
                 "the array has masked values, which would be read as if they were not masked; "
                 "leave their rows out, or fill them: impute takes X.filled(np.nan)"

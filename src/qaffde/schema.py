@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.frames import Values, is_date, is_gap, make_frame, read_columns, tidy
-from qaffde.kinds import Atom, Category, Integer, Kind, Label, Real, as_kind
+from qaffde.kinds import MAX_WHOLE, Atom, Category, Integer, Kind, Label, Periodic, Real, as_kind
 
 __all__ = ["Column", "Schema"]
 
 Array = NDArray[np.float64]
 
-MAX_DISTINCT = 256
-"""Whole numbers with at most so many different values, each twice on average, are integers."""
 ATOM, RARE = 0.05, 20
 """Share of the rows that a value takes alone, and how many times that of others it must be."""
-FEW_LABELS = 20
-"""More different texts than this, most of them in one row only, name the rows."""
+COARSE = 1e-3
+"""Rounding of a number, as a share of the period that it is to have a place in."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +80,24 @@ class Column:
         if isinstance(kind, Integer):
             hint = f"make it real: columns={{{self.name!r}: 'real'}}"
             self._refuse(numbers != np.rint(numbers), numbers, f"not a whole number; {hint}")
+            self._refuse(np.abs(numbers) >= MAX_WHOLE, numbers, f"too large to count; {hint}")
+        if isinstance(kind, Periodic):
+            coarse = np.abs(numbers) * np.finfo(float).eps > COARSE * kind.period
+            self._refuse(coarse, numbers, f"too large to have a place in a period {kind.period:g}")
         rest = kind.rest if isinstance(kind, Atom) else kind
         if isinstance(rest, Real):
-            low, high = rest.lower, rest.upper
-            beyond = np.zeros(len(numbers), dtype=bool)
-            beyond |= False if low is None else numbers < low
-            beyond |= False if high is None else numbers > high
+            beyond = (numbers < rest.ends[0]) | (numbers > rest.ends[1])
             beyond &= numbers != kind.value if isinstance(kind, Atom) else True
             self._refuse(beyond, numbers, f"but it is {kind}; widen its ends, or drop the row")
 
     def _refuse(self, bad: NDArray[np.bool_], numbers: Array, why: str) -> None:
         bad = bad & ~np.isnan(numbers)
         if bad.any():
-            row = int(bad.argmax())
-            raise ValueError(f"column {self.name!r} has {numbers[row]:g} in row {row}: {why}")
+            row, more = int(bad.argmax()), int(bad.sum()) - 1
+            also = f" (and {more} rows more are like it)" if more else ""
+            raise ValueError(
+                f"column {self.name!r} has {numbers[row]:g} in row {row}{also}: {why}"
+            )
 
     def _places(self, given: Values) -> Array:
         values = given.values.tolist()
@@ -177,14 +179,41 @@ class Schema:
         return cls(tuple(found), library)
 
     @property
+    def names(self) -> list[str | int]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """Kinds of the columns."""
         return tuple(column.kind for column in self.columns)
 
     @property
+    def ends(self) -> list[tuple[float | None, float | None]] | None:
+        """Known ends of real columns, a pair for each column; None where none has any."""
+        real = [kind if isinstance(kind, Real) else Real() for kind in self.kinds]
+        pairs = [(kind.lower, kind.upper) for kind in real]
+        return None if all(pair == (None, None) for pair in pairs) else pairs
+
+    @property
     def is_real(self) -> bool:
         """Whether all columns are real."""
         return all(isinstance(kind, Real) for kind in self.kinds)
+
+    @classmethod
+    def of_reals(cls, columns: Any, names: Sequence[str | int]) -> "Schema | None":
+        """Schema of real columns; None where nothing is asked for, an error of other kinds."""
+        asked = asked_kinds(columns, names)
+        for number, kind in asked.items():
+            if not isinstance(kind, Real):
+                raise ValueError(
+                    f"column {names[number]!r} is {kind}, but rows in chunks, large arrays and "
+                    "Dask collections have real columns only; fit a data frame or an array in "
+                    "memory"
+                )
+        if not asked:
+            return None
+        return cls(tuple(Column(name, asked.get(k, Real())) for k, name in enumerate(names)))
 
     def encode(self, X: Any) -> Array:
         """Numbers of shape (n, d) from a table; NaN for gaps."""
@@ -268,7 +297,7 @@ def _found_kind(given: Values) -> Kind:
     """Kind of a column of a frame, from its dtype and values."""
     if not given.is_numeric:
         labels = _labels(given)
-        if given.labels is None and FEW_LABELS < len(labels) > _n_known(given) / 2:
+        if given.labels is None and 20 < len(labels) > _n_known(given) / 2:
             raise ValueError(
                 f"column {given.name!r} has {len(labels)} different texts in {_n_known(given)} "
                 "rows, so it names the rows; drop it, or keep it with "
@@ -280,7 +309,7 @@ def _found_kind(given: Values) -> Kind:
     _reject_empty(given, len(values))
     if is_date(given.dtype):
         return Real()
-    few = 1 < len(values) <= min(MAX_DISTINCT, len(numbers) / 2)
+    few = 1 < len(values) <= min(256, len(numbers) / 2)  # each twice on average
     if few and (values == np.rint(values)).all():
         return Integer()
     return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()

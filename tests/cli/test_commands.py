@@ -233,6 +233,24 @@ def test_compare(qaffde, frame, write, tmp_path):
     assert table.out.count("\n") == 5
 
 
+def test_compare_on_kinds_of_columns(qaffde, write, tmp_path):
+    rng = np.random.default_rng(0)
+    city = rng.choice(["Bogotá", "Cali"], 400)
+    table = pd.DataFrame({"city": city, "age": rng.poisson(np.where(city == "Cali", 3, 9))})
+    data = write(table, tmp_path / "data.csv")
+    mixed = qaffde("compare", data, "--methods", "qaffde,qaffde-sgd", "--json").json["methods"]
+    assert [row["error"] for row in mixed] == [None, None]
+    refused = qaffde("compare", data, "--methods", "qaffde,gmm")
+    assert refused.code == 2
+    assert "gmm takes real columns only" in refused.err
+    numbers = [
+        qaffde("compare", data, "-c", "age", "--methods", "qaffde", "--json", *kind).json
+        for kind in ([], ["--column", "age=integer"])
+    ]
+    real, integer = (found["methods"][0]["log_likelihood"] for found in numbers)
+    assert abs(real - integer) > 0.01  # a density and a mass
+
+
 @pytest.mark.parametrize("kind", ["auto", "slices", "spectrum"])
 def test_plot(kind, qaffde, model, frame, write, tmp_path):
     pytest.importorskip("matplotlib")

@@ -12,7 +12,7 @@ big_model = pytest.importorskip("benchmarks.big_model")
 big_tables = pytest.importorskip("benchmarks.big_tables")
 pages = pytest.importorskip("experiments.pages")
 
-MARKERS = ("plan", "assumptions", "costs", "limits", "powers")
+MARKERS = ("plan", "assumptions", "costs", "limits")
 
 
 def costs(d, n_features):
@@ -67,7 +67,7 @@ def test_a_lattice_of_the_needed_size_resolves_the_bandwidth():
 def test_the_page_is_filled_and_what_is_missing_is_told(tmp_path, capsys):
     page, rows = tmp_path / "page.md", tmp_path / "rows.jsonl"
     page.write_text("".join(f"<!-- {m}:begin -->\nold\n<!-- {m}:end -->\n" for m in MARKERS))
-    options = ["--results", str(rows), "--page", str(page), "--growth", str(tmp_path / "none")]
+    options = ["--results", str(rows), "--page", str(page)]
     with pytest.raises(ValueError, match="big_plan run measures it"):
         big_plan.main(["report", *options])
     big_plan.write_rows(all_costs(), rows)

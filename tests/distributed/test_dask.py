@@ -7,10 +7,18 @@ import signal
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig
-from qaffde.distributed import fit, partial_fit, sample, score_samples
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    QAFFDETensorTrain,
+    Real,
+    TensorTrainConfig,
+    TrainingConfig,
+)
+from qaffde.distributed import DaskSource, fit, partial_fit, sample, score_samples
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -206,6 +214,18 @@ def test_what_cannot_be_scored_or_fitted_is_told():
         score_samples(model, X)
     with pytest.raises(TypeError, match="fit_shard"):
         fit(QAFFDESGD(), ROWS)
+
+
+def test_trains_are_fitted_to_the_rows_of_all_partitions():
+    """A sample in an order of its own, so equal to a fit in memory in distribution only."""
+    training = TensorTrainConfig(max_steps=40, bond=6, n_functions=6)
+    model = QAFFDETensorTrain(training=training, random_state=0)
+    whole = clone(model).fit(X).score(X)
+    assert model.fit(DaskSource(ROWS)).score(X) == pytest.approx(whole, abs=0.1)
+
+
+def test_bad_numbers_of_draws_are_told():
+    model = QAFFDE(**GIVEN).fit(X)
     with pytest.raises(ValueError, match="n_samples"):
         sample(model, 0)
 

@@ -7,6 +7,7 @@ out_of_core = pytest.importorskip(
     "benchmarks.out_of_core", reason="lives in the repository, not in the package"
 )
 dask_workers = pytest.importorskip("benchmarks.dask_workers")
+from experiments.rows import read_rows  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def test_every_source_has_the_same_rows(tmp_path, capsys):
     path, page = tmp_path / "rows.jsonl", tmp_path / "page.md"
     arguments = ["--rows", "400", "--columns", "1", "--features", "16", "--folder", str(tmp_path)]
     out_of_core.main(["run", *arguments, "--source", *out_of_core.SOURCES, "--out", str(path)])
-    rows = out_of_core.read_rows(path)
+    rows = read_rows(path)
     assert [row["source"] for row in rows] == ["memmap", "parquet", "generator"]
     assert {(row["n"], row["frame"]) for row in rows} == {(400, "chosen")}
     assert len({row["n_features"] for row in rows}) == 1
@@ -75,7 +76,7 @@ def test_workers_are_compared(tmp_path, capsys, monkeypatch):
     path, page = tmp_path / "rows.jsonl", tmp_path / "page.md"
     arguments = ["--rows", "250", "--columns", "3", "--features", "16", "--repetitions", "2"]
     dask_workers.main(["run", *arguments, "--out", str(path)])
-    rows = dask_workers.read_rows(path)
+    rows = read_rows(path)
     assert [row["speedup"] for row in rows] == [1.0, 1.5]
     assert [row["every_seconds"] for row in rows] == [[6.0, 6.0], [4.0, 4.0]]
     assert "two workers: 1.50 times as fast as one, 1.6 wanted: MISSED" in capsys.readouterr().out

@@ -139,7 +139,7 @@ PARAMETERS = {
     "columns has 3 kinds for 2 columns": {"columns": [Real(-9, 9)] * 3},
     "column 0: 'box' is not a kind of column": {"columns": "box"},
     "columns=3 must be 'auto', None, a kind": {"columns": 3},
-    r"58 rows lie outside bounds, the first is row 3: \[1.30.*widen the ends.*or drop": {
+    r"column 0 has 1.30.* in row 3 \(and \d+ rows more.*real, -1 to 1; widen its ends, or drop": {
         "columns": Real(-1, 1)
     },
     "known ends are those of a box, but base_measure='gaussian' and transformation=None": {

@@ -136,6 +136,7 @@ BAD = {
         lambda m: m.probability({"city": ["Cali", "Tunja"]}),
         r"no category 'Tunja' \(row 1\)",
     ),
+    "gap in a region": (lambda m: m.probability({"city": ["Cali", None]}), "are no categories"),
     "a number of a real column": (
         lambda m: m.probability({"size": 1.0}),
         r"column 'size' is real: give it a pair \(lower, upper\)",

@@ -23,7 +23,7 @@ class Gaussian(DensityEstimator):
     fits = 0
 
     def fit(self, X, y=None, sample_weight=None):
-        rows, weight = self._validated(X, sample_weight)
+        rows, weight, _ = self._validated(X, sample_weight)
         type(self).fits += 1
         self.mean_ = np.average(rows, axis=0, weights=weight)
         self.std_ = rows.numpy().std(0)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDEOutlierDetector, load
+from qaffde import QAFFDE, QAFFDEOutlierDetector, QAFFDETensorTrain, TensorTrainConfig, load
 
 RNG = np.random.default_rng(0)
 CITY = RNG.choice(["Bogotá", "Cali"], 300)
@@ -47,3 +47,12 @@ def test_few_rows_of_the_table_are_outliers(detector):
 def test_labels_that_were_not_there_are_named(detector):
     with pytest.raises(ValueError, match="column 'city' has no category 'Pasto'"):
         detector.predict(TABLE[:1].assign(city="Pasto"))
+
+
+def test_trains_are_fitted_again_without_each_fold():
+    training = TensorTrainConfig(max_steps=100, bond=8, n_functions=6)
+    train = QAFFDETensorTrain(training=training, random_state=0)
+    detector = QAFFDEOutlierDetector(train, random_state=0).fit(TABLE)
+    rows = pd.DataFrame({"city": ["Cali", "Bogotá"], "age": [20, 60], "size": [0.0, 9.0]})
+    assert detector.predict(rows).tolist() == [1, -1]
+    assert np.isfinite(detector.out_of_fold_scores_).all()

@@ -1,5 +1,7 @@
 """Tables with kinds of columns and gaps, fitted: quality, impossible values, files, refusals."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,12 +15,15 @@ from qaffde import (
     Category,
     FileError,
     Integer,
+    ModelSpec,
     Periodic,
     Real,
     SelectionPolicy,
     load,
+    select,
+    solve,
+    summarize,
 )
-from qaffde.selection.tables import TablePlan
 
 REGIONS = ("north", "south", "east", "west", "isles")
 KINDS = {"hour": Periodic(24), "income": Real(lower=0), "region": Category(REGIONS)}
@@ -44,7 +49,6 @@ def model(request):
 def test_kinds_are_found_or_given(model):
     kinds = dict(zip(NAMES, model.schema_.kinds, strict=True))
     assert kinds == KINDS | {"age": Integer(), "amount": Atom(0, Real(lower=0))}
-    assert isinstance(model.plan_, TablePlan)
     shown = str(model.plan_)
     for text in ("mixture of 8", "periodic, 0 to 24", "category of 5", "chosen", "integer"):
         assert text in shown
@@ -117,16 +121,46 @@ def test_onnx_and_the_density_matrix_are_refused(model, tmp_path):
         model.purity()
 
 
-def test_rows_cannot_be_added_merged_or_forgotten():
-    model = QAFFDE(policy=QUICK, random_state=0).fit(TABLE)
-    for change in (
-        lambda: model.partial_fit(TABLE),
-        lambda: model.merge(model),
-        lambda: model.forget(decay=0.5),
-        lambda: QAFFDE().partial_fit(TABLE),
-    ):
-        with pytest.raises(ValueError, match="fitted as a whole"):
-            change()
+SOME, FEW = TABLE[:600], SelectionPolicy(mixture_sizes=(3,), table_iterations=10)
+
+
+def test_rows_are_added_merged_and_forgotten():
+    """Statistics of disjoint rows add up, so all ways to the same rows give one density."""
+    whole = QAFFDE(columns=KINDS, policy=FEW, random_state=0).fit(SOME)
+    options = {"plan": whole.plan_, "policy": FEW}
+    parts = [QAFFDE(**options).fit(part) for part in (SOME[:300], SOME[300:])]
+    streamed = QAFFDE(**options)
+    for part in (SOME[:10], SOME[10:400], SOME[400:]):
+        streamed.partial_fit(part)
+    less = copy.deepcopy(whole).forget(SOME[300:])
+    wanted = whole.score_samples(SOME[:50])
+    merged = copy.deepcopy(parts[0]).merge(parts[1])
+    for model in (merged, streamed, copy.deepcopy(less).partial_fit(SOME[300:])):
+        np.testing.assert_allclose(model.score_samples(SOME[:50]), wanted, atol=1e-8)
+    first = parts[0].score_samples(SOME[:50])
+    np.testing.assert_allclose(less.score_samples(SOME[:50]), first, atol=1e-6)
+    assert np.abs(first - wanted).max() > 1e-3
+    assert parts[0].plan_.matches(parts[1].plan_)
+    with pytest.raises(ValueError, match="different plans"):
+        merged.merge(QAFFDE(columns=KINDS, policy=FEW, random_state=1).fit(SOME))
+
+
+def test_three_functions_fit_tables(model):
+    summary = summarize(SOME, columns=KINDS, random_state=0)
+    plan = select(summary, ModelSpec(method=model.plan_.method), policy=FEW)
+    density = solve(plan, SOME)
+    rows = torch.tensor(plan.schema.encode(TABLE))
+    assert density.log_prob(rows).mean() == pytest.approx(model.score(TABLE), abs=0.5)
+
+
+def test_a_plan_of_numbers_takes_no_table():
+    plain = QAFFDE(24, 0.5, base_measure="gaussian").fit(X)
+    rows = X.copy()
+    rows[7, 1] = np.nan
+    with pytest.raises(ValueError, match="first in row 7; fit without plan"):
+        QAFFDE(plan=plain.plan_).fit(rows)
+    with pytest.raises(ValueError, match="the table has kinds or gaps"):
+        QAFFDE(plan=plain.plan_, columns={0: "periodic:3"}).fit(X)
 
 
 X = np.random.default_rng(0).normal(size=(300, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0], [0, 0, 2]])

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, QAFFDEClassifier, QAFFDEOutlierDetector
+from qaffde import (
+    QAFFDE,
+    QAFFDESGD,
+    QAFFDEClassifier,
+    QAFFDEOutlierDetector,
+    SelectionPolicy,
+    TrainingConfig,
+)
 
 SETTINGS = {
     "inference mode": torch.inference_mode,
@@ -17,6 +24,10 @@ SETTINGS = {
 X = np.random.default_rng(0).normal(size=(120, 2))
 LABELS = (X[:, 0] > 0).astype(int)
 FIXED = {"n_features": 24, "bandwidth": 0.5, "random_state": 0}
+SHORT = {
+    "policy": SelectionPolicy(mixture_sizes=(1, 2), judge_iterations=5),
+    "training": TrainingConfig(max_iter=10),
+}
 OPERATIONS = {
     "score": lambda m: m.score_samples(X),
     "sample": lambda m: m.sample(5, random_state=0),
@@ -28,7 +39,7 @@ OPERATIONS = {
 }
 FITS = {
     "QAFFDE": lambda: QAFFDE(base_measure="gaussian", **FIXED).fit(X),
-    "QAFFDESGD": lambda: QAFFDESGD(**FIXED).fit(X),
+    "QAFFDESGD": lambda: QAFFDESGD(**FIXED, **SHORT).fit(X),
     "detector": lambda: QAFFDEOutlierDetector(QAFFDE(**FIXED), random_state=0).fit(X),
     "classifier": lambda: QAFFDEClassifier(n_features=16, random_state=0).fit(X, LABELS),
 }

@@ -135,3 +135,25 @@ def test_trimmed_features_are_still_a_lattice():
     assert QF.Lattice.of(trimmed.W) is not None
     reference = gram_matrix(trimmed.W, trimmed.b, trimmed.a, box(2).characteristic)
     assert torch.allclose(box(2).gram(trimmed), reference, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("narrow", [[], [0, 4], range(6)], ids=["none", "some", "all"])
+@pytest.mark.parametrize("as_numpy", [False, True])
+def test_a_mixture_in_one_product_keeps_its_digits(narrow, as_numpy):
+    """Components that one product would round, and rows far away, are whitened."""
+    broad, deviation = mixture(3, 6), torch.ones(6, dtype=DOUBLE)
+    deviation[list(narrow)] = 1e-4
+    covariances = broad.covariances * deviation[:, None, None].square()
+    measure = GaussianMeasure(broad.weights, broad.means, covariances)
+    assert QF.is_broad(
+        QF.gaussian_coefficients(measure.weights.log(), measure.means, measure.cholesky), 3
+    ).tolist() == [k not in narrow for k in range(6)]
+    noise = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    near = (measure.means[:, None] + 1e-4 * noise).flatten(0, 1)
+    x = torch.cat([near, noise, 30 * noise, 1e6 * noise])
+    exact, quick = (measure.formula(shortcuts=on) for on in (False, True))
+    if as_numpy:
+        found = torch.as_tensor(quick.converted(lambda tensor: tensor.numpy())(x.numpy().copy()))
+    else:
+        found = quick(x)
+    assert torch.allclose(found, exact(x), rtol=1e-12, atol=QF.measures.MAX_ROUNDING)

@@ -125,9 +125,9 @@ def test_modules_stay_as_they_are():
 
 def test_the_width_is_that_of_the_largest_array():
     assert compiled_score(density_of()).width == 60
-    weights = torch.full((40,), 1 / 40, dtype=torch.float64)
+    weights = torch.full((80,), 1 / 80, dtype=torch.float64)
     density = density_of()
     density.density.density.measure = GaussianMeasure(
-        weights, points(40), EYE.expand(40, 2, 2).clone()
+        weights, points(80), EYE.expand(80, 2, 2).clone()
     )
-    assert compiled_score(density).width == 2 * 40
+    assert compiled_score(density).width == 80

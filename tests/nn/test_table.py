@@ -146,7 +146,7 @@ def test_filled_values_follow_the_conditional():
 def test_expected_values_are_conditional_means():
     density = random_table(("real", "atom", "category", "circle"), 9)
     row = torch.tensor([[0.3, torch.nan, torch.nan, 4.0]]).double()
-    filled = density.fill_expected(row)[0]
+    filled = density.fill(row)[0]
     conditional = density.condition([0, 3], row[0, [0, 3]])
     close(filled[1], conditional.marginal([0]).mean()[0])
     masses = conditional.marginal([1]).log_prob(torch.arange(4).double()[:, None])

@@ -14,7 +14,7 @@ from qaffde import ModelSpec, select, solve, summarize
 from qaffde.selection import Moments, Summary
 from qaffde.selection.summary import FAR, ChunkSource, MemorySource, robust_units, units
 from qaffde.streams import chunks
-from qaffde.training.run import Alone
+from qaffde.training.run import Peers
 
 N = 900
 X = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=(N, 2)) * [1.0, 3.0] + [0.0, 5.0])
@@ -120,13 +120,11 @@ def test_a_public_summary_is_that_of_its_parts():
 # One plan, wherever the rows are
 
 
-class Halves(Alone):
+class Halves(Peers):
     """Two processes, of which this one is the first, with half of the rows each."""
 
-    size = 2
-
     def __init__(self, others):
-        self.others = others
+        self.size, self.rank, self.others = 2, 0, others
 
     def gather(self, make):
         return [make(), self.others]
@@ -185,8 +183,9 @@ def test_every_source_leads_to_the_same_plan(name):
 
 @pytest.mark.parametrize("name", ["memory", "chunks"])
 def test_rows_in_one_block_have_the_same_plan_to_the_bit(name):
-    plan = select(SOURCES[name](X, 0).summarize(0), seed=0)
-    assert plan.matches(select(summarize(X.numpy(), random_state=0), seed=0))
+    spec = ModelSpec(n_features=60)
+    plan = select(SOURCES[name](X, 0).summarize(0), spec, seed=0)
+    assert plan.matches(select(summarize(X.numpy(), random_state=0), spec, seed=0))
     assert plan.trials
 
 

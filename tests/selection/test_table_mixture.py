@@ -21,6 +21,7 @@ real = partial(torch.tensor, dtype=torch.float64)
 
 def truth():
     return TableMixture(
+        PARTS,
         real([0.3, 0.7]),
         real([[-2.0, 0.0], [1.5, 1.0]]),
         real([[[1.0, 0.6], [0.6, 0.8]], [[0.5, -0.2], [-0.2, 0.4]]]),
@@ -28,6 +29,7 @@ def truth():
             CodeFactor(real([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]).log()),
             CircleFactor(real([0.1, 0.6]), real([0.1, 0.05])),
         ),
+        LAWS,
     )
 
 
@@ -92,8 +94,8 @@ def test_weights_are_copies():
     weight = 1.0 + (torch.arange(300) % 3 == 0).double()
     copies = TableRows(rows.x.repeat_interleave(weight.long(), 0), torch.ones(400).double(), PARTS)
     start = truth()
-    heavy = start.improved(TableRows(rows.x, weight, PARTS), LAWS, 1e-7)
-    many = start.improved(copies, LAWS, 1e-7)
+    heavy = start.improved(TableRows(rows.x, weight, PARTS), 1e-7)
+    many = start.improved(copies, 1e-7)
     assert heavy[0] == pytest.approx(many[0], abs=1e-12)
     torch.testing.assert_close(heavy[1].means, many[1].means)
     torch.testing.assert_close(heavy[1].factors[1].deviation, many[1].factors[1].deviation)

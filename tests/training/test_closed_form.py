@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from qaffde.nn import BoxMeasure, FourierFeatures, GaussianMeasure, KernelMeasure
-from qaffde.training.closed_form import READINGS, density_matrix, row_batches
+from qaffde.training.closed_form import (
+    SPECTRUM_WIDENING,
+    density_matrix,
+    read_density,
+    row_batches,
+)
 
 DOUBLE = torch.float64
 GENERATOR = torch.Generator().manual_seed(0)
@@ -25,7 +30,7 @@ def rho():
 
 def read(measurement, measure, rank=1.0, min_trace=1.0):
     options = {"rank": rank, "min_trace": min_trace, "tolerance": 1e-9}
-    return READINGS[measurement](FEATURES, rho(), measure, **options)
+    return read_density(measurement, FEATURES, rho(), measure, **options)
 
 
 def naive_density_matrix():
@@ -54,7 +59,7 @@ def test_density_matrix_takes_a_stream():
 
 @pytest.mark.parametrize("rank", [1, 5, 1.0])
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("measurement", READINGS)
+@pytest.mark.parametrize("measurement", SPECTRUM_WIDENING)
 def test_readings_are_normalised(measurement, measure, rank):
     density = read(measurement, MEASURES[measure], rank)
     with torch.no_grad():
@@ -85,7 +90,7 @@ def test_outcomes_of_the_square_root_measurement_have_probability_one(legendre):
         assert (density(points).exp() @ weights).item() == pytest.approx(1, abs=1e-8)
 
 
-@pytest.mark.parametrize("measurement", READINGS)
+@pytest.mark.parametrize("measurement", SPECTRUM_WIDENING)
 def test_rank_is_chosen_by_the_trace(measurement):
     ranks = [read(measurement, BOX, "auto", share).rank for share in (0.3, 0.9, 0.999)]
     assert ranks == sorted(set(ranks))
@@ -93,5 +98,5 @@ def test_rank_is_chosen_by_the_trace(measurement):
 
 def test_kernel_reading_of_the_mean_state_keeps_its_trace():
     options = {"rank": 1.0, "min_trace": 1.0, "tolerance": 1e-9}
-    density = READINGS["direct"](FEATURES, rho() / WEIGHT.sum(), KernelMeasure(H), **options)
+    density = read_density("direct", FEATURES, rho() / WEIGHT.sum(), KernelMeasure(H), **options)
     assert density.factor.square().sum().item() == pytest.approx(1)

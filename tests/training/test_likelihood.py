@@ -126,7 +126,7 @@ def test_the_quick_density_is_the_exact_one_to_single_precision(measure, ridge):
     state = state_of(space)
     exact = space.density(state)
     with torch.no_grad():
-        quick = space.log_square(state, space.coordinates(Z)) + space.measure.log_density(Z)
+        quick = space.log_square(state, space.values(Z)) + space.measure.log_density(Z)
         assert torch.allclose(quick, exact(Z), atol=2e-3)
     assert exact.log_normalizer().item() == pytest.approx(0, abs=1e-9)
 
@@ -250,7 +250,7 @@ def test_same_seed_same_state():
 
 def test_rows_beyond_memory_are_taken_in_parts(monkeypatch):
     space = space_on()
-    monkeypatch.setattr(likelihood, "MAX_COORDINATES", 100 * len(space.level))
+    monkeypatch.setattr(likelihood, "MAX_COORDINATES", 100 * space.features.n_features)
     losses = {}
     for epochs in (1, 100):
         monkeypatch.setattr(likelihood, "POLISH_EPOCHS", epochs)
@@ -302,11 +302,11 @@ def test_the_expectation_has_its_gradient(weight):
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_few_iterations_come_near_the_solution_and_change_no_start(measure):
     space = space_on(measure)
-    start, E = state_of(space), space.coordinates(Z)
+    start, phi, E = state_of(space), space.values(Z), space.coordinates(Z)
     weight = torch.linspace(0.1, 1.9, len(Z), dtype=DOUBLE)
     before = start.factor.detach().clone()
     losses = [
-        state_likelihood(approximate_state(start, E, weight, n), E, weight.to(E)).item()
+        state_likelihood(approximate_state(space, start, phi, weight, n), E, weight.to(E)).item()
         for n in (1, 5, 20, 200)
     ]
     assert torch.equal(start.factor, before)

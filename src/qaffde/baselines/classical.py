@@ -1,6 +1,7 @@
 """Classical estimators: the exact kernel density estimate and Gaussian mixtures."""
 
 import math
+from dataclasses import dataclass
 from typing import Any, Self
 from warnings import catch_warnings, simplefilter
 
@@ -13,27 +14,18 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
-from qaffde.selection.bandwidth import held_out_kde, scott, silverman
+from qaffde.selection.bandwidth import RULES, held_out_kde, scott, silverman
 from qaffde.selection.base_measure import draw_rows
 from qaffde.selection.summary import Moments, units
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count
 
-BANDWIDTH_RULES = ("auto", "scott", "silverman")
 LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
-MAX_KERNELS = 2**21
-"""Kernels that are summed at once."""
-MAX_COMPONENTS = 256
 MIN_ROWS_PER_COMPONENT = 5
 
 
 class KernelSum(Density):
-    """Gaussian kernels of bandwidth one on weighted rows, all of them summed.
-
-    Parameters
-    ----------
-    Z, weight : Tensors of shapes (n, d), (n,)
-    """
+    """Gaussian kernels of bandwidth one on rows (n, d) of weights (n,), all of them summed."""
 
     Z: Tensor
     weight: Tensor
@@ -47,7 +39,7 @@ class KernelSum(Density):
         """Log-density of shape (n,)."""
         share = (self.weight / self.weight.sum()).log() - self.Z.shape[1] * LOG_ROOT_TWO_PI
         height = share - self.Z.square().sum(1) / 2
-        blocks = x.split(max(1, MAX_KERNELS // len(self.Z)))
+        blocks = x.split(max(1, 2**21 // len(self.Z)))  # kernels at once
         sums = [torch.addmm(height, block, self.Z.T).logsumexp(1) for block in blocks]
         return torch.cat(sums) - x.square().sum(1) / 2
 
@@ -60,6 +52,7 @@ class KernelSum(Density):
         return self.Z[chosen] + noise
 
 
+@dataclass(eq=False, repr=False)
 class KDE(DensityEstimator):
     r"""Exact Gaussian kernel density estimate (Rosenblatt, 1956; Parzen, 1962).
 
@@ -84,23 +77,21 @@ class KDE(DensityEstimator):
     n_features_in_ : int
     """
 
-    def __init__(self, bandwidth: Any = "auto", random_state: Any = None) -> None:
-        self.bandwidth = bandwidth
-        self.random_state = random_state
+    bandwidth: Any = "auto"
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Keep the rows of `X`, of shape (n, d), and choose the bandwidth."""
-        rows, weight = self._validated(X, sample_weight)
-        numbers = check_bandwidth(self.bandwidth, rows.shape[1], BANDWIDTH_RULES)
+        rows, weight, _ = self._validated(X, sample_weight)
+        numbers = check_bandwidth(self.bandwidth, rows.shape[1], RULES)
         location, scale = units(
             Moments.of(rows, weight), getattr(self, "feature_names_in_", None), numbers
         )
         h = numbers
         if h is None:
             h = scale * self._factor((rows - location) / scale, weight)
-        kernels = KernelSum((rows - location) / h, weight)
-        self.density_ = StandardizedDensity(kernels, location, h)
+        self.density_ = StandardizedDensity(KernelSum((rows - location) / h, weight), location, h)
         self.bandwidth_ = h.numpy()
         return self
 
@@ -115,13 +106,7 @@ class KDE(DensityEstimator):
 
 
 class MixtureDensity(Density):
-    """Mixture of Gaussians.
-
-    Parameters
-    ----------
-    measure : GaussianMeasure
-        Weights, means and covariances.
-    """
+    """Mixture of Gaussians that can be drawn from."""
 
     def __init__(self, measure: GaussianMeasure) -> None:
         super().__init__()
@@ -139,6 +124,7 @@ class MixtureDensity(Density):
         return means[k] + (self.measure.cholesky[k] @ noise)[..., 0]
 
 
+@dataclass(eq=False, repr=False)
 class GMM(DensityEstimator):
     """Mixture of Gaussians with full covariances, by expectation–maximization.
 
@@ -160,22 +146,16 @@ class GMM(DensityEstimator):
     n_features_in_ : int
     """
 
-    def __init__(
-        self,
-        n_components: int | str = "auto",
-        validation_fraction: float = 0.2,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+    n_components: int | str = "auto"
+    validation_fraction: float = 0.2
+    random_state: Any = None
 
     @all_or_nothing
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the mixture to the rows of `X`, of shape (n, d)."""
         check_count("n_components", self.n_components, auto=True)
         check_share("validation_fraction", self.validation_fraction)
-        rows, weight = self._validated(X, sample_weight)
+        rows, weight, _ = self._validated(X, sample_weight)
         location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
         Z, generator = (rows - location) / scale, generator_from(self.random_state)
         self.n_components_ = self._size(Z, weight, generator)
@@ -193,7 +173,7 @@ class GMM(DensityEstimator):
                 )
             return int(self.n_components)
         chosen, held_out = hold_out(len(Z), self.validation_fraction, generator)
-        best, size, most = -torch.inf, 1, min(MAX_COMPONENTS, len(Z) // MIN_ROWS_PER_COMPONENT)
+        best, size, most = -torch.inf, 1, min(256, len(Z) // MIN_ROWS_PER_COMPONENT)
         while size <= most and len(held_out):
             measure = _fit_mixture(Z[chosen], weight[chosen], size, generator)
             score = float(weight[held_out] @ measure.log_density(Z[held_out]))

@@ -1,6 +1,7 @@
 """Normalizing flows of zuko, configured as scikit-learn estimators."""
 
-from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,11 +24,7 @@ class ZukoDensity(FlowDensity):
     .. math:: \log p(x \mid c) = \log n(f_c(x)) + \log \lvert \det \partial f_c(x) / \partial x
               \rvert
 
-    Parameters
-    ----------
-    flow : zuko.lazy.Flow
-        Its transform maps data to base.
-    n_dims : int
+    The transform of the flow maps data of d columns to the base.
     """
 
     def __init__(self, flow: nn.Module, n_dims: int) -> None:
@@ -45,13 +42,30 @@ class ZukoDensity(FlowDensity):
         return self.flow(context).transform.inv(z)
 
 
-class LayeredFlow(TrainedEstimator):
-    """Flow of several layers, each with a network of its own.
+FLOW_TRAINING = TrainingConfig(max_steps=8000, learning_rate=5e-3, clip_norm=5.0, patience=20)
+
+
+def layered_flow(
+    model: Any, make: Callable[..., nn.Module], n_dims: int, n_context: int, **options: Any
+) -> ZukoDensity:
+    """Flow that `make` makes of a model's `n_layers`, `hidden_size` and `n_hidden`."""
+    for name in ("n_layers", "hidden_size", "n_hidden"):
+        check_count(name, getattr(model, name))
+    hidden = [model.hidden_size] * model.n_hidden
+    sizes = {"transforms": model.n_layers, "hidden_features": hidden}
+    return ZukoDensity(make(n_dims, n_context, **sizes, **options), n_dims)
+
+
+@dataclass(eq=False, repr=False)
+class MAF(TrainedEstimator):
+    """Masked autoregressive flow (Papamakarios et al., 2017).
+
+    Scores in one pass, draws in one for each column.
 
     Parameters
     ----------
     n_layers : int, default=8
-        Number of transformations.
+        Number of transformations, each with a network of its own.
     hidden_size : int, default=64
         Width of the hidden layers.
     n_hidden : int, default=2
@@ -60,86 +74,51 @@ class LayeredFlow(TrainedEstimator):
         run each.
     training, time_limit, verbose, random_state
         As in :class:`~qaffde.baselines.TrainedEstimator`.
-    """
-
-    default_training = TrainingConfig(
-        max_steps=8000, learning_rate=5e-3, clip_norm=5.0, patience=20
-    )
-
-    def __init__(
-        self,
-        n_layers: int = 8,
-        hidden_size: int = 64,
-        n_hidden: int = 2,
-        *,
-        training: TrainingConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            training=training, time_limit=time_limit, verbose=verbose, random_state=random_state
-        )
-        self.n_layers = n_layers
-        self.hidden_size = hidden_size
-        self.n_hidden = n_hidden
-
-    @abstractmethod
-    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
-        """The zuko flow, its networks as in ``network``."""
-
-    def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
-        for name in ("n_layers", "hidden_size", "n_hidden"):
-            check_count(name, getattr(self, name))
-        flow = self._flow(
-            n_dims,
-            n_context,
-            transforms=self.n_layers,
-            hidden_features=[self.hidden_size] * self.n_hidden,
-        )
-        return ZukoDensity(flow, n_dims)
-
-
-class MAF(LayeredFlow):
-    """Masked autoregressive flow (Papamakarios et al., 2017).
-
-    Scores in one pass, draws in one for each column. Parameters are those of
-    :class:`~qaffde.baselines.flows.LayeredFlow`.
 
     References
     ----------
     Papamakarios et al., "Masked Autoregressive Flow for Density Estimation", NeurIPS 2017.
     """
 
-    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
-        return import_zuko().flows.MAF(n_dims, n_context, **network)
+    n_layers: int = 8
+    hidden_size: int = 64
+    n_hidden: int = 2
+    default_training = FLOW_TRAINING
+
+    def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
+        return layered_flow(self, import_zuko().flows.MAF, n_dims, n_context)
 
 
-class RealNVP(LayeredFlow):
+@dataclass(eq=False, repr=False)
+class RealNVP(TrainedEstimator):
     """Real-valued non-volume-preserving flow: affine couplings (Dinh et al., 2017).
 
-    Scores and draws in one pass. Parameters are those of
-    :class:`~qaffde.baselines.flows.LayeredFlow`.
+    Scores and draws in one pass. Parameters are those of :class:`~qaffde.baselines.MAF`.
 
     References
     ----------
     Dinh et al., "Density estimation using Real NVP", ICLR 2017.
     """
 
-    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
-        return import_zuko().flows.RealNVP(n_dims, n_context, **network)
+    n_layers: int = 8
+    hidden_size: int = 64
+    n_hidden: int = 2
+    default_training = FLOW_TRAINING
+
+    def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
+        return layered_flow(self, import_zuko().flows.RealNVP, n_dims, n_context)
 
 
-class NSF(LayeredFlow):
+@dataclass(eq=False, repr=False)
+class NSF(TrainedEstimator):
     """Neural spline flow: monotone rational-quadratic splines (Durkan et al., 2019).
 
     The splines act on five standard deviations around the mean; beyond, the flow is the identity.
 
     Parameters
     ----------
-    n_layers : int, default=3
-    hidden_size : int, default=64
-    n_hidden : int, default=2
+    n_layers, hidden_size, n_hidden : int, default=3, 64, 2
+        As in :class:`~qaffde.baselines.MAF`.
     n_bins : int, default=16
         Pieces of a spline.
     training, time_limit, verbose, random_state
@@ -150,29 +129,13 @@ class NSF(LayeredFlow):
     Durkan et al., "Neural Spline Flows", NeurIPS 2019.
     """
 
-    def __init__(
-        self,
-        n_layers: int = 3,
-        hidden_size: int = 64,
-        n_hidden: int = 2,
-        n_bins: int = 16,
-        *,
-        training: TrainingConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            n_layers,
-            hidden_size,
-            n_hidden,
-            training=training,
-            time_limit=time_limit,
-            verbose=verbose,
-            random_state=random_state,
-        )
-        self.n_bins = n_bins
+    n_layers: int = 3
+    hidden_size: int = 64
+    n_hidden: int = 2
+    n_bins: int = 16
+    default_training = FLOW_TRAINING
 
-    def _flow(self, n_dims: int, n_context: int, **network: Any) -> nn.Module:
+    def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
         check_count("n_bins", self.n_bins, minimum=2)
-        return import_zuko().flows.NSF(n_dims, n_context, bins=self.n_bins, **network)
+        make = import_zuko().flows.NSF
+        return layered_flow(self, make, n_dims, n_context, bins=self.n_bins)

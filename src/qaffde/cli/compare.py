@@ -7,16 +7,26 @@ import numpy as np
 import typer
 from typer import Option
 
-from qaffde.cli.fit import make_estimator, note_missing
+from qaffde.cli.fit import (
+    framed_rows,
+    kinds_by_column,
+    make_estimator,
+    note_missing,
+    parse_kinds,
+)
 from qaffde.cli.inputs import open_data
-from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, Seed
+from qaffde.cli.options import Columns, Data, Header, Json, KindOf, Missing, MissingFit, Seed
 from qaffde.cli.output import message_of, print_facts, print_table, progress, usage
+from qaffde.kinds import Kind
 from qaffde.streams.blocks import Array, Chunks
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import framed
+from qaffde.streams.schemas import infer_schema
 from qaffde.streams.table import DataError
 
 FEWEST = 10
+NUMBERS, KINDS = "qaffde,qaffde-sgd,kde,gmm,nsf", "qaffde,qaffde-tensor-train"
+"""Methods for numbers, and for columns of several kinds."""
 COLUMNS = {
     "log_likelihood": ("log-likelihood", 4),
     "standard_error": ("±", 4),
@@ -29,7 +39,8 @@ def compare(
     data: Data,
     *,
     columns: Columns = None,
-    methods: Annotated[str, Option(help="Methods, by commas.")] = "qaffde,qaffde-sgd,kde,gmm,nsf",
+    column: KindOf = None,
+    methods: Annotated[str | None, Option(help="Methods, by commas.")] = None,
     held_out: Annotated[float, Option(help="Share of rows that judge.")] = 0.2,
     max_rows: Annotated[int, Option(min=10, help="Of more rows, as many are drawn.")] = 20_000,
     time_limit: Annotated[
@@ -40,18 +51,32 @@ def compare(
     header: Header = None,
     json: Json = False,
 ) -> None:
-    """Fit several methods, untuned, and compare their log-likelihood on held-out rows."""
-    models = make_rivals(methods, time_limit, seed)
+    """Fit several methods, untuned, and compare their log-likelihood on held-out rows.
+
+    Numbers are real, which every method takes. A table with text, or with kinds of its columns, is
+    compared as `qaffde fit` reads it, by the methods that take kinds.
+    """
+    make_rivals(methods or NUMBERS, time_limit, seed)  # refuses unknown names before data are read
     if not 0 < held_out < 1:
         raise usage(f"--held-out must lie between 0 and 1, got {held_out}")
     with open_data(data, header=header) as table:
-        rows = TableChunks(table, *pick_columns(table, columns or None), missing=missing)
+        picked = pick_columns(table, columns or None)
+        names = [table.names[j] for j in picked[0]]
+        kinds, has_text = parse_kinds(column, names), not all(table.numeric[j] for j in picked[0])
+        mixed = table.named and bool(kinds or has_text)
+        schema = infer_schema(table, picked[0], kinds) if mixed else None
+        rows = TableChunks(table, *picked, missing=missing, schema=schema)
         X = draw(rows, max_rows, seed)
+    asked = kinds_by_column(kinds, schema, names)
+    models = make_rivals(methods or (KINDS if asked else NUMBERS), time_limit, seed, asked)
     note_missing(rows)
     if len(X) < FEWEST:
         raise DataError(f"{len(X)} rows are too few to compare methods; give at least {FEWEST}")
     n_test = min(max(1, round(held_out * len(X))), len(X) - 2)
-    train, test = (framed(part, rows.names) for part in (X[n_test:], X[:n_test]))
+    train, test = (
+        framed(part, rows.names) if schema is None else framed_rows(part, schema)
+        for part in (X[n_test:], X[:n_test])
+    )
     results = []
     with progress("methods") as report:
         for number, (name, model) in enumerate(models.items()):
@@ -71,13 +96,21 @@ def compare(
         raise DataError("no method could be fitted, see above")
 
 
-def make_rivals(methods: str, time_limit: float | None, seed: int) -> dict[str, Any]:
-    """Unfitted estimators by name; those that train get a limit of time."""
+def make_rivals(
+    methods: str, time_limit: float | None, seed: int, columns: dict[Any, Kind] | None = None
+) -> dict[str, Any]:
+    """Unfitted estimators by name; those that train get a limit of time.
+
+    Without kinds all columns are real; with them, methods that do not know kinds are refused.
+    """
     models = {}
     for name in filter(None, map(str.strip, methods.split(","))):
         models[name] = make_estimator(name, random_state=seed)
-        if "time_limit" in models[name].get_params(deep=False):
-            models[name].set_params(time_limit=time_limit)
+        own = {"columns": columns, "time_limit": time_limit}
+        known = models[name].get_params(deep=False).keys()
+        if columns and "columns" not in known:
+            raise usage(f"{name} takes real columns only; leave it out, or pick --columns")
+        models[name].set_params(**{key: own[key] for key in own.keys() & known})
     return models
 
 

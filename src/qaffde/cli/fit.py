@@ -3,12 +3,23 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from typer import Option
 
 from qaffde.cli.inputs import open_data
-from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingFit, ModelOut, Seed
+from qaffde.cli.options import (
+    Columns,
+    Data,
+    Header,
+    Json,
+    KindOf,
+    Missing,
+    MissingFit,
+    ModelOut,
+    Seed,
+)
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
 from qaffde.kinds import Kind, Real, as_kind
 from qaffde.schema import Schema
@@ -29,7 +40,13 @@ def fit(
     *,
     columns: Columns = None,
     weights: Annotated[str | None, Option(help="Column of weights.")] = None,
-    method: Annotated[str, Option(help="qaffde, qaffde-sgd or qaffde-tensor-train.")] = "qaffde",
+    method: Annotated[
+        str | None,
+        Option(
+            help="qaffde, qaffde-sgd or qaffde-tensor-train. By default the likelihood of "
+            "held-out rows decides; with options of one method, it is qaffde."
+        ),
+    ] = None,
     features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
     bandwidth: Annotated[
         str | None, Option(help="A number, one for each column by commas, scott, silverman.")
@@ -40,19 +57,13 @@ def fit(
     base_measure: Annotated[
         str | None, Option(help="box, gaussian, mixture; chosen where not given.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        Option(
-            help="Kind of a column, repeated: age=integer, hour=periodic:24, spend=atom:0, "
-            "price=real:0:100, zip=category, or of all: real:0:1. Others are found."
-        ),
-    ] = None,
+    column: KindOf = None,
     transformation: Annotated[
         str | None, Option(help="Maps of real columns: normal or none; chosen where not given.")
     ] = None,
     time_limit: Annotated[
         float | None,
-        Option(min=0, help="Seconds after which the search takes its best candidate."),
+        Option(min=0, help="Seconds for the fit; 120 where the method is to be chosen."),
     ] = None,
     seed: Seed = 0,
     missing: MissingFit = Missing.error,
@@ -64,6 +75,9 @@ def fit(
 ) -> None:
     """Fit a density to the columns of DATA, and write it to a model file."""
     check_output(output, data)
+    options = (features, bandwidth, rank, base_measure, transformation, stream or None)
+    is_open = method is None and all(option is None for option in options)
+    method = method or "qaffde"
     if method not in SAVED:
         raise usage(
             f"model files hold methods {', '.join(SAVED)} only, not {method!r}; compare it "
@@ -91,16 +105,22 @@ def fit(
         )
         plain = schema is None or schema.is_real
         most = STREAM_BYTES if stream is None and method == "qaffde" and plain else math.inf
-        whole = None if stream else rows.collect_up_to(most)
-        if whole is None:
-            model.fit(rows)
+        whole = None if stream else rows.collect(most)
+        X, weight = (rows, None) if whole is None else (framed_rows(whole[0], schema), whole[1])
+        weight = weight if weights else None
+        if is_open:
+            from qaffde import fit as choose
+
+            limit = 120.0 if time_limit is None else time_limit
+            model = choose(X, weight, columns=model.columns, time_limit=limit, random_state=seed)
         else:
-            X, weight = whole
-            model.fit(_framed(X, schema), sample_weight=weight if weights else None)
+            model.fit(X, sample_weight=weight)
     note_missing(rows)
     model.save(output.resolve())
     if schema is not None and not json:
         print(f"{schema}\n")
+    if is_open and not json:
+        print(f"{model.choice_}\n")
     facts = {
         "class": type(model).__name__,
         **({"columns": rows.column_names, **kinds_of(model)} if json or schema is None else {}),
@@ -108,13 +128,14 @@ def fit(
         "missing_values": rows.n_missing,
         "streamed": whole is None,
         **attributes(model, "base_measure_", "bandwidth_", "n_fourier_features_", "rank_"),
+        **({"choice": asdict(model.choice_)["candidates"]} if is_open and json else {}),
         "seconds": round(time.perf_counter() - start, 3),
         "model": str(output),
     }
     print_facts(facts, as_json=json)
 
 
-def _framed(X: Array, schema: Schema | None) -> Any:
+def framed_rows(X: Array, schema: Schema | None) -> Any:
     """Rows that were read as a table, if they are ones that it can have."""
     if schema is None:
         return X

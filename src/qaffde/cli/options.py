@@ -37,6 +37,13 @@ Columns = Annotated[
     list[str] | None,
     Option("--columns", "-c", help="Names, numbers from 0 or ranges such as 0-3, by commas."),
 ]
+KindOf = Annotated[
+    list[str] | None,
+    Option(
+        help="Kind of a column, repeated: age=integer, hour=periodic:24, spend=atom:0, "
+        "price=real:0:100, zip=category, or of all: real:0:1. Others are found."
+    ),
+]
 Header = Annotated[
     bool | None, Option("--header/--no-header", help="Whether text has names in its first line.")
 ]

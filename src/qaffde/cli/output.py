@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import typer
@@ -21,9 +21,10 @@ from rich import progress as bars
 from rich.console import Console
 from rich.table import Table
 
+from qaffde.extras import one_line
 from qaffde.streams.blocks import Progress as Report
 from qaffde.streams.chunked import print_progress
-from qaffde.streams.table import DataError, one_line, shortened
+from qaffde.streams.table import DataError, shortened
 
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
 MENDABLE = ValueError, TypeError, ArithmeticError, ImportError, OSError, MemoryError, RuntimeError
@@ -76,15 +77,11 @@ def _unwinding() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
-
-
-def _terminate(*_: Any) -> NoReturn:
-    raise SystemExit(TERMINATED)
 
 
 def _note_warning(message: Any, *_: Any, **__: Any) -> None:
@@ -159,12 +156,9 @@ def print_table(title: str, columns: Mapping[str, tuple[str, int]], rows: Any) -
 
 @contextmanager
 def progress(unit: str = "rows") -> Iterator[Report]:
-    """Bars on a terminal, else a line every few seconds, on standard error.
+    """Report of what is done, how much of it, and how much there is in all, or None.
 
-    Yields
-    ------
-    callable
-        To be told what is done, how much of it, and how much there is in all, or None.
+    It shows bars on a terminal, else a line every few seconds, on standard error.
     """
     console = Console(stderr=True)
     if not console.is_terminal:

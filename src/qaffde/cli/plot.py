@@ -69,5 +69,6 @@ def plot(
 
 def _rows(data: str, model: Any, *, header: bool | None) -> Any:
     with open_data(data, header=header) as table:
-        rows = rows_for_model(table, model, None, "drop")
-        return framed_for(model, rows.collect()[0])
+        part = rows_for_model(table, model, None, "drop").collect()
+        assert part is not None
+        return framed_for(model, part[0])

@@ -13,8 +13,8 @@ from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingScor
 from qaffde.cli.options import TableOut as Output
 from qaffde.cli.output import note, print_facts, progress, usage
 from qaffde.cli.sinks import open_sink
-from qaffde.streams.blocks import Array
-from qaffde.streams.chunked import Batch, TableChunks
+from qaffde.streams.blocks import Array, Block
+from qaffde.streams.chunked import TableChunks
 from qaffde.streams.names import framed_for
 from qaffde.streams.table import DataError, import_pyarrow
 
@@ -102,19 +102,23 @@ def anomalies(
                 write(_judged(batch, log_p, low, all_rows=all_rows))
                 n_anomalies += int(low.sum())
                 if json and output is None:
-                    pairs = zip(batch.number[low].tolist(), log_p[low].tolist(), strict=True)
-                    found += [{ROW: row, LOG_DENSITY: value} for row, value in pairs]
+                    judged = zip(batch.number, log_p.tolist(), low, strict=True)
+                    found += [{ROW: row, LOG_DENSITY: p} for row, p, is_low in judged if is_low]
     note_missing(rows)
     if json:
-        facts: dict[str, Any]
-        facts = {"rows": rows.n_kept, "dropped": rows.n_read - rows.n_kept, "threshold": limit}
-        facts |= {"anomalies": n_anomalies, "output": output}
+        facts: dict[str, Any] = {
+            "rows": rows.n_kept,
+            "dropped": rows.n_read - rows.n_kept,
+            "threshold": limit,
+            "anomalies": n_anomalies,
+            "output": output,
+        }
         print_facts(facts | ({"found": found} if output is None else {}), as_json=True)
     else:
         note(f"{n_anomalies:,} of {rows.n_kept:,} rows have a log-density below {limit:.4g}")
 
 
-def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Batch, Array]]:
+def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Block, Array]]:
     """Batches of rows and their log-densities; with all columns but those to be added."""
     table = rows.table
     others = [j for j, name in enumerate(table.names) if name not in added]
@@ -152,8 +156,8 @@ def _lowest_share(model: Any, rows: TableChunks, share: float) -> float:
     return float(scores[count]) if count < len(scores) else float("inf")
 
 
-def _judged(batch: Batch, log_p: Array, low: NDArray[np.bool_], *, all_rows: bool) -> Any:
-    columns: dict[str, NDArray[Any]] = {ROW: batch.number, LOG_DENSITY: log_p}
+def _judged(batch: Block, log_p: Array, low: NDArray[np.bool_], *, all_rows: bool) -> Any:
+    columns: dict[str, NDArray[Any]] = {ROW: np.array(batch.number), LOG_DENSITY: log_p}
     if all_rows:
         return with_columns(batch.table, columns | {ANOMALY: low.astype(np.int8)})
     return with_columns(batch.table, columns).filter(import_pyarrow().array(low))

@@ -78,15 +78,8 @@ def _writer(file: BinaryIO, kind: str, schema: Any) -> Any:
 def open_sink(target: str | None, *inputs: object, json: bool = False) -> Iterator[Sink]:
     """Function that adds record batches to a table; the first one says what its columns are.
 
-    Parameters
-    ----------
-    target : str or None
-        File, whose suffix says the format; it appears when it is complete. Standard output, as
-        CSV, for "-" and None.
-    *inputs : paths
-        Files that it must not replace.
-    json : bool
-        Whether JSON goes to standard output, in the place of rows.
+    The suffix of `target` says the format; the file appears when it is complete, and replaces none
+    of the `inputs`. "-" and None are CSV on standard output, unless `json` goes there.
     """
     if json and target == STANDARD:
         raise usage("--json and -o - would both write to standard output; name a file for rows")

@@ -25,11 +25,10 @@ from qaffde.distributed.partitions import (
 )
 from qaffde.estimators.base import DensityEstimator, declare_columns
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.tables import known_ends
 from qaffde.parameters import check_count, holds_numbers
+from qaffde.schema import Schema
 
 Model = TypeVar("Model", bound=QAFFDE)
-SAMPLE_CHUNK = 100_000
 
 
 def fit(
@@ -75,7 +74,8 @@ def fit(
         check_count("sample_partitions", sample_partitions)
     source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
     if sample_partitions is not None:
-        ends = known_ends(model, source)
+        schema = Schema.of_reals(model.columns, source.names or range(source.n_columns))
+        ends = None if schema is None else schema.ends
         open_box = model.base_measure == "box" or ends is not None
         if open_box and not holds_numbers(ends):
             raise ValueError(
@@ -98,8 +98,9 @@ def partial_fit(model: Model, X: Any, sample_weight: Any = None, *, client: Any 
 def _check_model(model: QAFFDE) -> None:
     if not isinstance(model, QAFFDE):
         raise TypeError(
-            f"only QAFFDE is a sum over partitions, got {type(model).__name__}; QAFFDESGD runs on "
-            "several processes with qaffde.distributed.fit_shard"
+            f"only QAFFDE is a sum over partitions, got {type(model).__name__}; others are fitted "
+            "to a sample of a million rows by model.fit(DaskSource(X)), and QAFFDESGD on several "
+            "processes by qaffde.distributed.fit_shard"
         )
 
 
@@ -115,13 +116,7 @@ def _shared(model: Any) -> Any:
 
 
 def score_samples(model: DensityEstimator, X: Any) -> Any:
-    """Log-density of each row, lazily.
-
-    Parameters
-    ----------
-    model : fitted density estimator
-        Any of this package.
-    X : dask array of shape (n, d), or dask data frame
+    """Log-density of each row of a Dask array or data frame by any fitted estimator, lazily.
 
     Returns
     -------
@@ -165,7 +160,7 @@ def sample(
     n_samples: int,
     random_state: Any = None,
     *,
-    chunks: int | Sequence[int] = SAMPLE_CHUNK,
+    chunks: int | Sequence[int] = 100_000,
     as_frame: bool = False,
 ) -> Any:
     """Exact independent draws, lazily.
@@ -173,7 +168,6 @@ def sample(
     Parameters
     ----------
     model : fitted density estimator
-        Any of this package that draws.
     n_samples : int
     random_state : int, RandomState instance or None, default=None
         Each chunk has a seed of its own, settled now: computing twice gives the same rows.

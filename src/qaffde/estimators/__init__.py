@@ -1,12 +1,14 @@
 """scikit-learn estimators."""
 
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
+from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.recipes import ESTIMATORS
+from qaffde.estimators.regressor import QAFFDERegressor
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
 
 __all__ = [
@@ -14,9 +16,12 @@ __all__ = [
     "QAFFDE",
     "QAFFDESGD",
     "BornEstimator",
+    "Comparison",
     "DerivedDensity",
     "FourierFeatures",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
+    "QAFFDERegressor",
     "QAFFDETensorTrain",
+    "fit",
 ]

@@ -34,11 +34,13 @@ from qaffde.parameters import (
     guard,
 )
 from qaffde.schema import Schema
-from qaffde.selection import ModelSpec, SelectionPolicy
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Summary, select
+from qaffde.selection.plan import check_plan
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
 from qaffde.training import TrainingConfig
+from qaffde.training.run import Run
 
 Array = NDArray[np.float64]
 WIDTH = 1000
@@ -88,13 +90,51 @@ def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
     return ModelSpec(**{**own, **fixed})
 
 
+def takes_tables(model: Any) -> bool:
+    """Whether the parameters of an estimator leave kinds of columns, and gaps, to a mixture."""
+    try:
+        spec_of(model).check_mixture()
+    except ValueError:
+        return False
+    return True
+
+
+def kinds_of(model: Any) -> Any:
+    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
+    is_auto = isinstance(model.columns, str) and model.columns == "auto"
+    return None if is_auto and not takes_tables(model) else model.columns
+
+
+def given_plan(model: Any, source: Source, method: str) -> Plan | None:
+    """The plan that an estimator was given, if it is one of this method for these columns."""
+    if model.plan is None:
+        return None
+    return check_plan(model.plan, method, source.n_columns, source.schema)
+
+
+def selected_plan(
+    model: Any, summary: Summary, spec: ModelSpec, seed: int, run: Run | None
+) -> Plan:
+    """Plan that is selected with the parameters of an estimator."""
+    return select(
+        summary,
+        spec,
+        policy=model.policy,
+        compute=model.compute or DOUBLE,
+        seed=seed,
+        names=getattr(model, "feature_names_in_", None),
+        run=run,
+    )
+
+
 def training_of(model: Any) -> TrainingConfig:
     """Training settings of an estimator, whose kind is checked."""
-    config: TrainingConfig = TrainingConfig() if model.training is None else model.training
+    usual = getattr(model, "default_training", TrainingConfig())
+    config: TrainingConfig = usual if model.training is None else model.training
     if config.checkpoint is not None and model.random_state is None:
         raise ValueError(
-            "checkpoint needs a random_state: without one no two fits are the same, and one "
-            "that was killed could not be taken up again"
+            "checkpoint needs a random_state, or a fit that is called again is another one; "
+            "set random_state to a number"
         )
     return config
 
@@ -238,37 +278,55 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         *,
         minimum: int = 2,
         reset: bool = True,
-    ) -> tuple[Tensor, Tensor]:
-        """Rows and weights as float64 tensors; rows without weight are dropped.
+    ) -> tuple[Tensor, Tensor, Schema | None]:
+        """Rows and weights as float64 tensors, and the schema of their columns.
 
-        At least `minimum` rows must be left. Their columns are those of the fit from now on, or
-        unless `reset` must be those of the fit so far.
+        Rows without weight, or without any value, are dropped. At least `minimum` rows must be
+        left. Their columns are those of the fit from now on, or unless `reset` must be those of
+        the fit so far.
         """
         how = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
-        if reset:
-            self.schema_ = self._schema(X)
-        rows: Any
-        if self.schema_ is None:
+        gaps_fit = reset or self.plan_.schema is not None
+        how["ensure_all_finite"] = self.ensure_all_finite if gaps_fit else True
+        schema, rows = self._schema(X) if reset else self.schema_, cast("Any", None)
+        if schema is None:
             rows = validate_data(self, X, reset=reset, **how)
         else:
             validate_data(self, X, reset=reset, skip_check_array=True)
-            rows = check_array(self.schema_.encode(X), input_name="X", **how)
-            self.schema_.check(rows)
+            numbers = schema.encode(X)
+            schema.check(numbers)
+            rows = check_array(numbers, input_name="X", **how)
         weight = _check_sample_weight(
             sample_weight, rows, dtype=np.float64, ensure_non_negative=True
         )
         check_sum(weight)
-        if (weight > 0).sum() < minimum:
+        gaps = np.isnan(rows)
+        kept = (weight > 0) & ~gaps.all(1)
+        if gaps.any() and schema is None:
+            schema = Schema.infer(rows, None)
+        if kept.sum() < minimum:
+            what = "a value and a positive" if gaps.any() else "a positive"
             raise ValueError(
-                "fewer than two rows have a positive sample_weight; a density needs at least two"
+                f"fewer than two rows have {what} sample_weight; a density needs at least two"
             )
-        if (weight == 0).any():
-            rows, weight = rows[weight > 0], weight[weight > 0]
-        return torch.tensor(rows), torch.tensor(weight)
+        if reset:
+            is_table = schema is not None and not (schema.library is None and schema.is_real)
+            self.schema_ = schema if is_table else None
+        if not kept.all():
+            rows, weight = rows[kept], weight[kept]
+        return torch.tensor(rows), torch.tensor(weight), schema
 
     def _schema(self, X: Any) -> Schema | None:
-        """Schema of a data frame of real columns."""
-        return None if as_frame(X) is None else Schema.infer(X, self._kinds())
+        """Schema of a table; None of an array of numbers of whose columns nothing is asked."""
+        plan = getattr(self, "plan", None)
+        if isinstance(plan, Plan) and plan.schema is not None:
+            return plan.schema
+        columns = self._kinds()
+        asked = not isinstance(columns, str | None) or columns not in ("auto", None)
+        is_array = isinstance(X, np.ndarray)
+        if not asked and (is_array or as_frame(X) is None):
+            return None
+        return Schema.infer(X, columns)
 
     def _kinds(self) -> Any:
         """Kinds of columns that were asked for."""
@@ -292,11 +350,19 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         if chunks is not None:
             X = ChunkSource(chunks, minimum)
         if not isinstance(X, Source):
-            return MemorySource(*self._validated(X, sample_weight, minimum=minimum, reset=reset))
+            rows, weight, schema = self._validated(X, sample_weight, minimum=minimum, reset=reset)
+            return MemorySource(rows, weight, schema=schema)
         declare_columns(self, X.n_columns, X.names, reset=reset)
+        if X.schema is None:
+            X.schema = self._real_schema(X)
         if reset:
             self.schema_ = None
         return X
+
+    def _real_schema(self, source: Source) -> Schema | None:
+        """Known ends of the columns of a source, all of which are real."""
+        names = range(source.n_columns) if source.names is None else source.names
+        return Schema.of_reals(self._kinds(), list(names))
 
 
 guard(DensityEstimator)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator, log_density
+from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import (
     Column,
     Region,
@@ -23,7 +23,7 @@ from qaffde.estimators.columns import (
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.frames import with_index
-from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand, find_born
+from qaffde.nn import BornMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
@@ -38,19 +38,9 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows; what is missing is integrated out."""
-        gaps = np.isnan(rows)
-        if isinstance(self.density_, TableDensity) or not gaps.any():
+        if not np.isnan(rows).any():
             return super()._log_density(rows)
-        log_p = np.zeros(len(rows))
-        patterns, group = np.unique(gaps, axis=0, return_inverse=True)
-        for number, missing in enumerate(patterns):
-            have, which = np.flatnonzero(~missing).tolist(), group.ravel() == number
-            known = rows[which][:, have]
-            if len(have) == rows.shape[1]:
-                log_p[which] = super()._log_density(known)
-            elif have:
-                log_p[which] = log_density(self._mixture().marginal(have), known, self._compute())
-        return log_p
+        return self._mixture().log_prob(torch.tensor(rows)).numpy()
 
     def marginal(self, columns: Iterable[Column]) -> "DerivedDensity":
         """Density of some columns, in the order given; the others are integrated out.
@@ -222,8 +212,8 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
-        filled = self._table(_filled(density, rows, method, generator).numpy())
-        return with_index(filled, X)
+        filled = density.fill(rows, generator if method == "sample" else None)
+        return with_index(self._table(filled.numpy()), X)
 
     def mean(self) -> Array:
         """Mean of the density, of shape (d,).
@@ -283,11 +273,14 @@ class BornEstimator(FileMixin, DensityEstimator):
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
-        if isinstance(self.density_, TableDensity):
-            raise ValueError("the density of a table is a mixture and has no density matrix")
-        return find_born(self.density_).spectrum()
+        try:
+            return find_born(self.density_).spectrum()
+        except TypeError:
+            raise ValueError(
+                "the density of a table is a mixture and has no density matrix"
+            ) from None
 
-    def _mixture(self) -> BornMixture | MappedMixture | TableDensity:
+    def _mixture(self) -> BornMixture | TableDensity:
         check_is_fitted(self)
         return expand(self.density_)
 
@@ -301,33 +294,13 @@ class BornEstimator(FileMixin, DensityEstimator):
         return DerivedDensity(density, self._names(columns), schema)
 
 
-def _filled(density: Any, rows: Tensor, method: str, generator: Generator) -> Tensor:
-    """Rows with draws or means, given what each row has, in place of NaN."""
-    if isinstance(density, TableDensity):
-        return density.fill_expected(rows) if method == "mean" else density.fill(rows, generator)
-    patterns, group = rows.isnan().unique(dim=0, return_inverse=True)
-    for number, missing in enumerate(patterns):
-        if not missing.any():
-            continue
-        have, lack = ((missing == flag).nonzero()[:, 0].tolist() for flag in (False, True))
-        ordered, which = density.reordered([*have, *lack]), group == number
-        given = rows[which][:, have]
-        filled = (
-            ordered.mean_given(given)
-            if method == "mean"
-            else ordered.sample_given(given, generator)
-        )
-        rows[which.nonzero(), torch.tensor(lack)] = filled
-    return rows
-
-
 @dataclass(eq=False, repr=False)
 class DerivedDensity(BornEstimator):
     """A marginal or conditional of a fitted density: a density estimator that is born fitted.
 
     Parameters
     ----------
-    density : qaffde.nn.BornMixture, qaffde.nn.MappedMixture or qaffde.nn.TableDensity
+    density : qaffde.nn.BornMixture or qaffde.nn.TableDensity
     feature_names : ndarray of str, optional
     schema : Schema, optional
 
@@ -341,7 +314,7 @@ class DerivedDensity(BornEstimator):
     (array([1.]), (3, 1))
     """
 
-    density: BornMixture | MappedMixture | TableDensity
+    density: BornMixture | TableDensity
     feature_names: Any = None
     schema: Schema | None = None
 
@@ -350,7 +323,7 @@ class DerivedDensity(BornEstimator):
         return self
 
     @property
-    def density_(self) -> BornMixture | MappedMixture | TableDensity:  # type: ignore[override]
+    def density_(self) -> BornMixture | TableDensity:  # type: ignore[override]
         """The density, a torch module."""
         return self.density
 

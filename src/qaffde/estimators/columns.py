@@ -130,8 +130,11 @@ def _mask(column: TableColumn, wanted: Any) -> NDArray[np.bool_]:
         if isinstance(wanted, Collection) and not isinstance(wanted, str)
         else [wanted]
     )
+    codes = column.encode_values(listed)
+    if np.isnan(codes).any():
+        raise ValueError(f"column {column.name!r}: None and NaN are no categories; leave them out")
     mask = np.zeros(len(column.codes), dtype=bool)
-    mask[column.encode_values(listed).astype(int)] = True
+    mask[codes.astype(int)] = True
     return mask
 
 

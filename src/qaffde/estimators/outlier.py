@@ -11,12 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from qaffde.estimators.base import Array, DensityEstimator, all_or_nothing
+from qaffde.estimators.base import Array, DensityEstimator, all_or_nothing, kinds_of
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.regions import weighted_quantile
-from qaffde.estimators.tables import kinds_of
 from qaffde.frames import as_frame
 from qaffde.kinds import Category
 from qaffde.nn import TableDensity
@@ -211,9 +210,9 @@ def _without(
     """The density without some of its rows; `model` stays as it is."""
     if not weight[left_out].any():
         return model
-    if isinstance(model, QAFFDE) and model.sums_ is not None:
+    if isinstance(model, QAFFDE):
         return copy(model).forget(X[left_out], sample_weight=weight[left_out])
     fresh: Any = clone(model)
-    if isinstance(getattr(model, "density_", None), TableDensity):
-        fresh.set_params(plan=getattr(model, "plan_", None))
+    if isinstance(getattr(model, "density_", None), TableDensity) and hasattr(model, "plan_"):
+        fresh.set_params(plan=model.plan_)
     return fresh.fit(X[~left_out], sample_weight=weight[~left_out])

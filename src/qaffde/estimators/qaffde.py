@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import all_or_nothing, spec_of
-from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import (
-    WHOLE,
-    Table,
-    as_table,
-    fit_table,
+from qaffde.estimators.base import (
+    all_or_nothing,
+    given_plan,
     kinds_of,
-    known_ends,
+    selected_plan,
+    spec_of,
     takes_tables,
 )
+from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
 from qaffde.parameters import (
     ComputeConfig,
@@ -26,10 +24,9 @@ from qaffde.parameters import (
     check_share,
     generator_from,
 )
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, select
-from qaffde.selection.plan import check_plan
-from qaffde.selection.tables import TablePlan
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
 from qaffde.streams import Chunks
+from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
 MIN_WEIGHT = 1e-290
@@ -115,12 +112,12 @@ class QAFFDE(BornEstimator):
         Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
     rank_, n_fourier_features_ : int
-    plan_ : Plan, or TablePlan of a table
+    plan_ : Plan
         Choices made before the rows were summed; fits that share a plan can be merged.
         ``print(model.plan_)`` shows them, and the candidates that were compared.
     sums_ : Sums
-        Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``; None
-        of a table.
+        Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``; of a
+        table with kinds or gaps, ``rho`` are the statistics of its mixture.
     schema_ : Schema or None
         Names, kinds and dtypes of the columns of a data frame or table.
     n_features_in_ : int
@@ -185,11 +182,8 @@ class QAFFDE(BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
-        table = as_table(X, sample_weight, self._kinds(), self.plan_ if warm else self.plan)
-        if table is not None:
-            return self._fit_table(table)
         source = self._source(X, sample_weight, reset=not warm)
-        spec = spec_of(self, bounds=known_ends(self))
+        spec = spec_of(self, bounds=source.ends)
         plan = self.plan_ if warm else self._plan(source, spec)
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums, plan.read(sums))
@@ -221,9 +215,8 @@ class QAFFDE(BornEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         first = not self.__sklearn_is_fitted__()
-        self._check_sums(X)
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
-        spec = spec_of(self, bounds=known_ends(self))
+        spec = spec_of(self, bounds=source.ends)
         plan = self._plan(source, spec, more=True) if first else self.plan_
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
@@ -242,8 +235,6 @@ class QAFFDE(BornEstimator):
         if not isinstance(other, QAFFDE):
             raise TypeError(f"only a fit with a density matrix can be merged, got {other!r}")
         check_is_fitted(other)
-        self._check_sums()
-        other._check_sums()
         if not self.plan_.matches(other.plan_) or not _same_names(self, other):
             raise ValueError(
                 "the two fits have different plans (units, bandwidth, base measure, features or "
@@ -272,7 +263,6 @@ class QAFFDE(BornEstimator):
             The weights that the rows have now: those they were added with, times all decay since.
         """
         check_is_fitted(self)
-        self._check_sums()
         if (X is None) == (decay is None):
             raise ValueError("give either rows to forget or decay, a factor; not both, not none")
         if X is not None:
@@ -294,21 +284,6 @@ class QAFFDE(BornEstimator):
         """Kinds of columns that were asked for."""
         return kinds_of(self)
 
-    def _fit_table(self, table: Table) -> Self:
-        """Fit a mixture to a table of mixed columns, or with gaps."""
-        seed = generator_from(self.random_state).initial_seed()
-        plan, density = fit_table(self, table, "closed_form", seed)
-        return self.restore(plan, None, density)
-
-    def _check_sums(self, X: Any = None) -> None:
-        """Refuse to add to the fit of a table, or rows that are one."""
-        plan = getattr(self, "plan_", None)
-        first = plan is None and X is not None
-        if isinstance(plan, TablePlan) or (
-            first and as_table(X, None, self._kinds(), self.plan) is not None
-        ):
-            raise ValueError(WHOLE)
-
     @property
     def density_(self) -> Density:  # type: ignore[override]
         """The density, a torch module; read from ρ when first asked for after an update."""
@@ -319,7 +294,7 @@ class QAFFDE(BornEstimator):
     @property
     def rank_(self) -> int:
         """Number of eigenpairs that the density keeps; one of a table."""
-        return 1 if isinstance(self.plan_, TablePlan) else find_born(self.density_).rank
+        return find_born(self.density_).rank if self.plan_.schema is None else 1
 
     @property
     def bandwidth_(self) -> Any:
@@ -334,34 +309,25 @@ class QAFFDE(BornEstimator):
     @property
     def n_fourier_features_(self) -> int:
         """Number of Fourier features; the constant one of a table."""
-        return 1 if isinstance(self.plan_, TablePlan) else self.plan_.features.n_features
+        return self.plan_.features.n_features
 
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
-        d, names = self.n_features_in_, self._names()
-        if self.plan is not None:
-            return check_plan(self.plan, "closed_form", d)
-        seed = generator_from(self.random_state).initial_seed()
+        if (given := given_plan(self, source, "closed_form")) is not None:
+            return given
+        seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
+        asked = self.verbose or self.time_limit is not None
+        run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
         check = partial(check_inside, spec.ends(d))
         summary = source.summarize(seed, check, brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
-        asked = self.verbose or self.time_limit is not None
-        run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
-        return select(
-            summary,
-            spec,
-            policy=self.policy,
-            compute=self._compute(),
-            seed=seed,
-            names=names,
-            run=run,
-        )
+        return selected_plan(self, summary, spec, seed, run)
 
-    def restore(self, plan: Any, sums: Any, density: Any = None) -> Self:
+    def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
         """Take over a plan, the sums of all rows on it, and the density where it was read already.
 
-        Updates and files do so; it cannot fail. A table has a ``TablePlan`` and no sums.
+        Updates and files do so; it cannot fail.
         """
         self.plan_, self.sums_, self._density = plan, sums, density
         return self

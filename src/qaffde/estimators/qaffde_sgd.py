@@ -13,9 +13,18 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import Array, all_or_nothing, check_configs, spec_of, training_of
+from qaffde.estimators.base import (
+    Array,
+    all_or_nothing,
+    check_configs,
+    given_plan,
+    kinds_of,
+    selected_plan,
+    spec_of,
+    takes_tables,
+    training_of,
+)
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import as_table, fit_table, kinds_of, known_ends, takes_tables
 from qaffde.nn import (
     BornDensity,
     Density,
@@ -31,8 +40,7 @@ from qaffde.parameters import (
     check_inside,
     generator_from,
 )
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source, Summary, select
-from qaffde.selection.plan import check_plan
+from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
 from qaffde.selection.solver import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
@@ -192,25 +200,20 @@ class QAFFDESGD(BornEstimator):
         """
         check_configs(self)
         config = self._config()
-        table = as_table(X, sample_weight, self._kinds(), self.plan)
-        if table is not None:
-            self.plan_: Any
-            self.plan_, self.density_ = fit_table(self, table, "likelihood", self._seed())
-            self.history_: list[History] = []
-            self.rank_, self.n_fourier_features_ = 1, 1
-            return self
         source = self._source(X, sample_weight)
-        spec = self._spec()
-        peers = source.peers
+        spec, peers = self._spec(source), source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
         values, weight = source.rows(seed)
         encoder = self._own_encoder(run)
         codes = values if encoder is None else _encode_rows(encoder, values)
-        summary = MemorySource(codes, weight, peers=peers).summarize(
-            seed, partial(check_inside, spec.ends(codes.shape[1]))
-        )
-        plan = peers.first(lambda: self._plan(summary, spec, seed, run))
+        memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
+        summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
+        given = given_plan(self, source, spec.method)
+        plan = given or peers.first(lambda: selected_plan(self, summary, spec, seed, run))
+        if plan.schema is not None:
+            sums = memory.total(partial(plan.sums, self._compute()))
+            return self._restore(plan, plan.read(sums), [], 1)
         Z = plan.standardize(codes)
         around: Callable[[Density], Density]
         if encoder is not None and _learns(encoder):
@@ -222,26 +225,18 @@ class QAFFDESGD(BornEstimator):
             born, history = space.density(state).cpu(), [found]
         if history[-1].stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
-        self.restore(plan, born, summary.moments.count, history, encoder)
-        if (file := run.file("search")) is not None:
-            file.remove()
-        return self
-
-    def restore(
-        self,
-        plan: Plan,
-        born: BornDensity,
-        count: float,
-        history: list[History],
-        encoder: Encoder | None = None,
-    ) -> None:
-        """Take over a plan and the Born density of its units."""
-        density: Density = plan.complete(born, count)
+        density: Density = plan.complete(born, summary.moments.count)
         if encoder is not None:
             density = TransformedDensity(density, encoder).requires_grad_(False).eval()
-        self.density_ = density
-        self.plan_, self.history_ = plan, history
-        self.rank_, self.n_fourier_features_ = born.rank, born.features.n_features
+        if (file := run.file("search")) is not None:
+            file.remove()
+        return self._restore(plan, density, history, born.rank)
+
+    def _restore(self, plan: Plan, density: Density, history: list[History], rank: int) -> Self:
+        """Take over a plan and the density that was found on it."""
+        self.plan_, self.density_, self.history_ = plan, density, history
+        self.rank_, self.n_fourier_features_ = rank, plan.features.n_features
+        return self
 
     @property
     def bandwidth_(self) -> Array:
@@ -269,11 +264,10 @@ class QAFFDESGD(BornEstimator):
         """Kinds that were asked for; in front of a map of whole rows all columns are real."""
         return None if self._is_encoded() else kinds_of(self)
 
-    def _spec(self) -> ModelSpec:
+    def _spec(self, source: Source) -> ModelSpec:
         _check_transformation(self.transformation)
         named = None if self._is_encoded() else self.transformation
-        ends = known_ends(self)
-        return spec_of(self, method="likelihood", transformation=named, bounds=ends)
+        return spec_of(self, method="likelihood", transformation=named, bounds=source.ends)
 
     def _config(self) -> TrainingConfig:
         config = training_of(self)
@@ -286,15 +280,6 @@ class QAFFDESGD(BornEstimator):
 
     def _seed(self) -> int:
         return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
-
-    def _plan(self, summary: Summary, spec: ModelSpec, seed: int, run: Run) -> Plan:
-        """The given plan, or one that is selected."""
-        if self.plan is not None:
-            return check_plan(self.plan, "likelihood", summary.rows.shape[1])
-        names, compute = self._names(), self._compute()
-        return select(
-            summary, spec, policy=self.policy, compute=compute, seed=seed, names=names, run=run
-        )
 
     def _is_encoded(self) -> bool:
         """Whether the transform is a map of the caller's."""

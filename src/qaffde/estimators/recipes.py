@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from sklearn.base import BaseEstimator
 
 from qaffde.estimators.base import DensityEstimator
@@ -12,32 +13,34 @@ from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.regressor import Inputs, QAFFDERegressor, seen
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.files import fields as check
-from qaffde.files.fields import Check, Fields, array, item, optional
+from qaffde.files.fields import Check, Fields, array, item, number, optional, positive, reals
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe
-from qaffde.kinds import Real
+from qaffde.kinds import Integer, Kind, Periodic, Real
 from qaffde.nn import (
     BornMixture,
     GaussianMeasure,
-    MappedDensity,
-    MappedMixture,
     StandardizedDensity,
     TableDensity,
     TransformedDensity,
 )
-from qaffde.nn.recipes import MAX_COEFFICIENT
+from qaffde.nn.conditional import BornHead, Target
+from qaffde.nn.recipes import MAX_COEFFICIENT, MAX_FUNCTIONS
 from qaffde.schema import Schema
 from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
-from qaffde.selection.tables import TablePlan
 from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import ClassSums
 from qaffde.training.closed_form import Sums
+from qaffde.training.regression import ConditionalDensity, MemberLinear, MemberNetwork
 
+MAX_WAVES = 256
+"""Products of two waves are a table of the cube of their number."""
 COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
 CONFIGS: dict[str, Any] = {
-    "plan": Plan | TablePlan,
+    "plan": Plan,
     "policy": SelectionPolicy,
     "compute": ComputeConfig,
     "training": TensorTrainConfig | TrainingConfig,
@@ -147,7 +150,7 @@ _history = check.items(item(History))
 
 @check.parametrized
 def _plan(f: Fields, name: str, plan: Any, method: str, **letters: str) -> None:
-    item(Plan | TablePlan, D="D", **letters)(f, name, plan)
+    item(Plan, D="D", **letters)(f, name, plan)
     f.require(plan.method == method, name, "is one of another method")
 
 
@@ -159,11 +162,13 @@ def _check_readable(f: Fields) -> None:
 
 
 def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
-    if isinstance(f["plan_"], TablePlan):
-        f.require(isinstance(f["_density"], TableDensity), "_density", "is not that of a table")
-    else:
-        f.require(f["sums_"] is not None, "sums_", "is missing")
-    if f["_density"] is None:
+    plan, sums = f["plan_"], f["sums_"]
+    f.require(sums is not None, "sums_", "is missing")
+    is_table = plan.schema is not None
+    f.require((sums.rho.ndim == 1) == is_table, "sums_", "are not those of the plan")
+    if is_table:
+        f.require(len(sums.rho) == plan.measure.n_statistics, "sums_", "are not those of the plan")
+    elif f["_density"] is None:
         _check_readable(f)
     model.restore(f["plan_"], f["sums_"], f["_density"])
 
@@ -182,6 +187,25 @@ def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
     model.restore(plan, f["class_prior_"], sums, density, f["history_"])
 
 
+def _restore_regressor(model: Any, f: Fields) -> None:
+    """Give a regressor its densities, once each is known to take the inputs before it."""
+    x = f["inputs_"](torch.zeros(1, model.n_features_in_, dtype=torch.float64))
+    for density in f["densities_"]:
+        head = density.head
+        try:
+            fits = density.network(x).shape[2] == head.n_inputs
+        except RuntimeError:
+            fits = False
+        f.require(fits, "densities_", "do not fit together")
+        x = torch.cat([x, seen(head.target, torch.zeros(1, dtype=torch.float64))], 1)
+    vars(model).update(f)
+
+
+def _head(f: Fields) -> BornHead:
+    f.require(isinstance(f["target"].kind, Real | Integer | Periodic), "target", "has no density")
+    return BornHead(**f)
+
+
 def _is_fitted(f: Fields, name: str, model: Any) -> None:
     item(DensityEstimator, d="d")(f, name, model)
     f.require(fitted(model), name, "is not fitted")
@@ -193,14 +217,12 @@ ESTIMATORS = {
         _restore_qaffde,
         plan_=_plan("closed_form", d="d"),
         sums_=optional(item(Sums, D="D")),
-        _density=optional(item(StandardizedDensity | MappedDensity | TableDensity, d="d")),
+        _density=optional(item(StandardizedDensity | TableDensity, d="d")),
     ),
     "QAFFDESGD": estimator(
         QAFFDESGD,
         plan_=_plan("likelihood", d="d"),
-        density_=item(
-            StandardizedDensity | MappedDensity | TransformedDensity | TableDensity, d="d"
-        ),
+        density_=item(StandardizedDensity | TransformedDensity | TableDensity, d="d"),
         rank_=check.whole(),
         n_fourier_features_=check.whole(),
         history_=_history,
@@ -222,6 +244,14 @@ ESTIMATORS = {
         _density=optional(item(StandardizedDensity, C="C", d="d")),
         history_=_history,
     ),
+    "QAFFDERegressor": estimator(
+        QAFFDERegressor,
+        _restore_regressor,
+        inputs_=item(Inputs, d="d"),
+        densities_=check.items(item(ConditionalDensity), least=1),
+        is_single_=item(bool),
+        history_=_history,
+    ),
     "QAFFDEOutlierDetector": estimator(
         QAFFDEOutlierDetector,
         estimator_=_is_fitted,
@@ -241,10 +271,43 @@ ESTIMATORS = {
         None,
         None,
         ("density", "feature_names"),
-        density=item(BornMixture | MappedMixture | TableDensity, d="d"),
+        density=item(BornMixture | TableDensity, d="d"),
         feature_names=_names,
         schema=_schema,
     ),
 }
 """Estimators that a file may hold."""
-RECIPES |= ESTIMATORS
+REGRESSION = {
+    "Inputs": Recipe(
+        Inputs,
+        kinds=check.items(item(Kind), tuple, least=1),
+        location=reals("d"),
+        scale=positive("d"),
+        gaps=check.items(item(bool), tuple),
+    ),
+    "ConditionalDensity": Recipe(
+        ConditionalDensity, network=item(MemberNetwork), head=item(BornHead)
+    ),
+    "MemberNetwork": Recipe(
+        MemberNetwork,
+        None,
+        lambda network: {"layers": list(network.layers)},
+        layers=check.items(item(MemberLinear), least=2),
+    ),
+    "MemberLinear": Recipe(MemberLinear, weight=reals("M", "i", "o"), bias=reals("M", 1, "o")),
+    "BornHead": Recipe(
+        BornHead,
+        _head,
+        lambda head: dict(
+            zip(("n_components", "rank", "n_functions"), head.shape, strict=True),
+            target=head.target,
+        ),
+        n_components=check.whole(1, MAX_FUNCTIONS),
+        rank=check.whole(1, MAX_FUNCTIONS),
+        n_functions=check.whole(1, MAX_WAVES),
+        target=item(Target),
+    ),
+    "Target": Recipe(Target, kind=item(Kind), location=number(), scale=number(0)),
+}
+"""Parts of a regressor."""
+RECIPES |= ESTIMATORS | REGRESSION

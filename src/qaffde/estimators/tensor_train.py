@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
-from warnings import warn
+from typing import Any, ClassVar, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.base import all_or_nothing
+from qaffde.estimators.base import all_or_nothing, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.tables import as_table, declare_table, known_ends
 from qaffde.kinds import Kind, Real
-from qaffde.nn import AtomColumn, ColumnMap, RealColumn, TableColumn, TableDensity
+from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
 from qaffde.parameters import (
     check_count,
     check_inside,
@@ -26,8 +23,8 @@ from qaffde.parameters import (
 )
 from qaffde.selection import SelectionPolicy, Source
 from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.summary import Moments, units
-from qaffde.selection.table_columns import table_columns
+from qaffde.selection.summary import Summary
+from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
@@ -66,7 +63,7 @@ class QAFFDETensorTrain(BornEstimator):
     training : TensorTrainConfig, optional
         Steps, batches, learning rate and ridge; the parameters above come first.
     time_limit : float or None, default=None
-        Seconds. As many steps are taken as fit into it.
+        Seconds. As many steps are taken as fit into it, at a rate that falls with the time.
     verbose : bool, default=False
         Print progress.
     policy : SelectionPolicy, optional
@@ -98,6 +95,8 @@ class QAFFDETensorTrain(BornEstimator):
     >>> model.condition({0: 1.0}).mean().round(1)  # the true mean is 0.8
     array([0.8])
     """
+
+    default_training: ClassVar = TensorTrainConfig()
 
     def __init__(
         self,
@@ -139,25 +138,25 @@ class QAFFDETensorTrain(BornEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks
-            A source of chunks, as in :meth:`QAFFDE.fit`, is fitted by a sample of a million rows.
+            A source of chunks, as in :meth:`QAFFDE.fit`, or a Dask collection as a
+            :class:`qaffde.distributed.DaskSource`, is fitted by a sample of a million rows.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
         self._check()
-        run = Run(self.time_limit, verbose=bool(self.verbose))
+        training: Any = training_of(self)
+        run = Run(self.time_limit, training.checkpoint, verbose=bool(self.verbose))
         generator = generator_from(self.random_state)
         seed = generator.initial_seed()
         rows, weight, asked = self._read(X, sample_weight, seed)
         columns = self._columns(rows, weight, asked, seed)
         parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
-        config = self._config(len(rows))
+        config = self._config(training, len(rows))
         knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
         train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
-        if history.stopped_by == "time_limit":
-            warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
         self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
         self.bond_, self.rank_, self.history_ = max(train.bonds), train.end.shape[1], history
         return self
@@ -173,28 +172,26 @@ class QAFFDETensorTrain(BornEstimator):
         self, X: Any, sample_weight: ArrayLike | None, seed: int
     ) -> tuple[Tensor, Tensor, Sequence[Kind]]:
         """Rows (n, d) with NaN for gaps, their weights and the kinds of the columns."""
-        table = as_table(X, sample_weight, self.columns, None)
-        if table is not None:
-            declare_table(self, table)
-            return table.rows, table.weight, table.schema.kinds
-        rows, weight = self._source(X, sample_weight).rows(seed)
-        ends = known_ends(self)
-        check_inside(read_bounds(ends, rows.shape[1]), rows, range(len(rows)))
-        return rows, weight, [Real(*pair) for pair in ends or [(None, None)] * rows.shape[1]]
+        source = self._source(X, sample_weight)
+        rows, weight = source.rows(seed)
+        if source.schema is None:
+            return rows, weight, [Real()] * rows.shape[1]
+        check_inside(read_bounds(source.schema.ends, rows.shape[1]), rows, range(len(rows)))
+        return rows, weight, source.schema.kinds
 
     def _columns(
         self, rows: Tensor, weight: Tensor, kinds: Sequence[Kind], seed: int
     ) -> list[TableColumn]:
         """Columns as parts, those of real numbers behind maps to their normal scores."""
         policy = DEFAULT_POLICY if self.policy is None else self.policy
-        columns = table_columns(rows, weight, kinds, policy, seed, mapped=True, auto=False)
+        summary = Summary.of(rows, weight, seed, len(rows))
+        columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
         for column, x in zip(columns, rows.T, strict=True):
             standardize_plain(column, x, weight)
         return columns
 
-    def _config(self, n: int) -> TensorTrainConfig:
-        """Settings of the training for n rows."""
-        config = TensorTrainConfig() if self.training is None else self.training
+    def _config(self, config: TensorTrainConfig, n: int) -> TensorTrainConfig:
+        """Settings of the training for n rows, and those that were asked for."""
         given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
         numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
         return replace(config.for_rows(n), **numbers)
@@ -226,9 +223,9 @@ def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
 def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:
     """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
     real = column.rest if isinstance(column, AtomColumn) else column
-    if not isinstance(real, RealColumn) or not real.map.is_identity:
+    if not isinstance(real, RealColumn) or not real.is_identity:
         return
-    known = ~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)
-    location, scale = units(Moments.of(x[known, None], weight[known]))
+    location, scale = line_units(x[:, None], weight, [column])
     sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    real.map = ColumnMap(location + scale * sides, sides, (1 / scale).expand(2).clone())
+    real.knots, real.values = location + scale * sides, sides
+    real.slopes = (1 / scale).expand(2).clone()

@@ -1,6 +1,5 @@
 """Views of a model on the page: densities of one or two columns where others have values."""
 
-import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from qaffde.estimators.regions import cell_levels
 from qaffde.explore.requests import Ends, RequestError, State
-from qaffde.nn import BornMixture, MappedMixture
+from qaffde.nn import BornMixture, TableDensity
 from qaffde.nn.calculus.integrals import Column
 from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing
 from qaffde.parameters import generator_from
@@ -36,6 +35,7 @@ MAX_BYTES = 400_000_000
 MASSES = np.array([0.5, 0.9])
 LEVELS = np.array([0.05, 0.5, 0.95])
 N_DRAWS = 2000
+NO_DENSITY = "the model has no density at these values; move them nearer to the data"
 VIEW, MARGIN = (0.01, 0.99), 0.12
 """Quantiles of draws that the axes span, and what is added at either end, as a share."""
 
@@ -91,7 +91,7 @@ class Explorer:
     """
 
     def __init__(self, model: Any, random_state: int = 0) -> None:
-        self.density: BornMixture | MappedMixture = model.marginal(
+        self.density: BornMixture | TableDensity = model.marginal(
             range(model.n_features_in_)
         ).density
         self.names = column_names(model)
@@ -120,31 +120,21 @@ class Explorer:
         if last is None or last.key != key or not (last.columns or state.draft):
             self._last = last = self._evaluated(key, state)
         mass = last.cells.mass[(slice(1, -1),) * len(state.shown)].numpy()
-        area = math.prod(self._step(c, len(mass)) for c in state.shown)
-        sides = zip(state.shown, last.sides, strict=True)
-        return Picture(
-            [self._ends(c) for c in state.shown],
-            mass / area,
-            float(mass.sum()),
-            [side[1:-1] / self._step(c, len(mass)) for c, side in sides if mass.ndim == 2],
-            self._samples(state, mass),
-            cell_levels(mass, MASSES) / area,
-            last.quantiles,
-            self._probability(state, last),
-            last.cells.nodes,
+        sides, probability = [side[1:-1] for side in last.sides], self._probability(state, last)
+        return picture_of(
+            self.view, state, mass, sides, last.quantiles, probability, last.cells.nodes
         )
 
     def _evaluated(self, key: Hashable, state: State) -> Evaluated:
-        columns, given = tuple(state.given), torch.tensor([*state.given.values()]).double()
+        columns = tuple(state.given)
+        given = torch.tensor([*state.given.values()], dtype=torch.float64)
         joint = self.slices((*columns, *state.shown))
         if not joint.reaches(given):
-            raise RequestError(
-                "the model has no density at these values; move them nearer to the data"
-            )
+            raise RequestError(NO_DENSITY)
         if state.draft:
             return self._drafted(key, state.shown, joint, given)
         found = [self.slices((*columns, c)).column(given, self._check) for c in state.shown]
-        ends, n = [self._ends(c) for c in state.shown], CELLS[len(found)]
+        ends, n = ends_of(self.view, state.shown), CELLS[len(found)]
         pairs = zip(found, ends, strict=True)
         sides = [column.cdf(cell_edges(*pair, n)).diff() for column, pair in pairs]
         cells = Cells(sides[0], n)
@@ -157,7 +147,7 @@ class Explorer:
         self, key: Hashable, shown: tuple[int, ...], joint: Slices, given: Tensor
     ) -> Evaluated:
         """Masses at as many nodes as the time for a draft allows, all else from their sums."""
-        ends, k = [self._ends(c) for c in shown], len(shown)
+        ends, k = ends_of(self.view, shown), len(shown)
         budget, start = BUDGET / self._seconds - OVERHEAD, time.thread_time()
         cells = joint.masses(given, ends, CELLS[k], NODES[k], budget=budget, draft=True)
         self._learn_speed(cells.work, time.thread_time() - start)
@@ -167,7 +157,7 @@ class Explorer:
         for c, side in zip(shown, sides, strict=True):
             inside = side[1:-1]
             levels = np.clip((LEVELS - side[0]) / max(inside.sum(), 1e-300), 0, 1)
-            quantiles.append(self._placed(cell_quantiles(inside, levels), c))
+            quantiles.append(placed(self.view, c, cell_quantiles(inside, levels)))
         return Evaluated(key, given, cells, sides, quantiles, [])
 
     def slices(self, columns: tuple[int, ...]) -> Slices:
@@ -197,7 +187,7 @@ class Explorer:
                 n, (low, high) = len(found) - 2, self.view[:, c]
                 found = overlaps(n, *((np.array(ends) - low) / (high - low))) @ found
         elif len(state.shown) == 1:
-            below, above = last.columns[0].cdf(torch.tensor(state.box[0]).double())
+            below, above = last.columns[0].cdf(torch.tensor(state.box[0], dtype=torch.float64))
             found = float(above - below)
         else:
             joint = self.slices((*state.given, *state.shown))
@@ -205,39 +195,57 @@ class Explorer:
             found = joint.probability(last.given, log_mass, state.box, self._check)
         return float(np.clip(found, 0, 1))
 
-    def _samples(self, state: State, density: Array) -> Array:
-        """Draws (n, k) from the density as it is shown, which move with it."""
-        rng = np.random.default_rng(state.seed)
-        shares = draws(density, rng.random((state.samples, density.ndim)))
-        return self._placed(shares, state.shown)
 
-    def _placed(self, shares: Array, columns: int | Sequence[int]) -> Array:
-        low, high = self.view[:, columns]
-        placed: Array = low + (high - low) * shares
-        return placed
+def picture_of(
+    view: Array,
+    state: State,
+    mass: Array,
+    sides: list[Array],
+    quantiles: list[Array],
+    probability: float | None,
+    nodes: int = 0,
+) -> Picture:
+    """Picture of the masses of even cells, and of those along each axis, between ends (2, d)."""
+    steps = np.ptp(view[:, state.shown], axis=0) / len(mass)
+    ticks = np.random.default_rng(state.seed).random((state.samples, mass.ndim))
+    return Picture(
+        ends_of(view, state.shown),
+        mass / steps.prod(),
+        float(mass.sum()),
+        [side / step for side, step in zip(sides, steps, strict=True) if mass.ndim == 2],
+        placed(view, state.shown, draws(mass, ticks)),
+        cell_levels(mass, MASSES) / steps.prod(),
+        quantiles,
+        probability,
+        nodes,
+    )
 
-    def _ends(self, column: int) -> Ends:
-        low, high = self.view[:, column]
-        return float(low), float(high)
 
-    def _step(self, column: int, n_cells: int) -> float:
-        return float(np.ptp(self.view[:, column])) / n_cells
+def ends_of(view: Array, columns: Sequence[int]) -> list[Ends]:
+    """Ends of the axes of some columns."""
+    return [(float(low), float(high)) for low, high in view[:, columns].T]
+
+
+def placed(view: Array, columns: int | Sequence[int], shares: Array) -> Array:
+    """Points of columns from shares of their axes."""
+    low, high = view[:, columns]
+    return np.asarray(low + (high - low) * shares)
 
 
 def widened(ends: Array, share: float) -> Array:
     """Ends (2, d) with a share of their width added on either side."""
     width = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
-    wider: Array = ends + share * width * np.array([[-1.0], [1.0]])
-    return wider
+    return np.asarray(ends + share * width * np.array([[-1.0], [1.0]]))
 
 
-def _support(density: BornMixture | MappedMixture) -> Array:
+def _support(density: BornMixture | TableDensity) -> Array:
     """Ends (2, d) of what bounded terms reach; infinite where there are none.
 
     Beyond the box of a box base is only the background: axes end at the box.
     """
-    if isinstance(density, MappedMixture):
-        inner = torch.from_numpy(_support(density.density))
+    if isinstance(density, TableDensity):
+        assert density.lines is not None
+        inner = torch.from_numpy(_support(density.lines))
         return density.maps.inverse(inner).numpy()
     ends = [term.support.numpy() for term in density.terms if term.law.bounded]
     if not ends:
@@ -266,8 +274,7 @@ def cell_quantiles(mass: Array, levels: Array) -> Array:
     inside = cells[rows, cell]
     rest = target - (below[rows, cell] - inside)
     share = np.divide(rest, inside, out=np.zeros_like(rest), where=inside > 0)
-    found: Array = (cell + np.clip(share, 0, 1)) / cells.shape[1]
-    return found
+    return np.asarray((cell + np.clip(share, 0, 1)) / cells.shape[1])
 
 
 def draws(mass: Array, levels: Array) -> Array:
@@ -293,5 +300,4 @@ def overlaps(n: int, low: float, high: float) -> Array:
     """
     inside = [np.clip(end * n - np.arange(n), 0, 1) for end in (low, high)]
     beyond = (float(low == -np.inf), float(high == np.inf))
-    found: Array = np.concatenate([beyond[:1], inside[1] - inside[0], beyond[1:]])
-    return found
+    return np.concatenate([beyond[:1], inside[1] - inside[0], beyond[1:]])

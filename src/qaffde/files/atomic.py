@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-ANYONE = 0o666
-"""Mode of a new file, before the umask."""
-
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a file at once: a reader sees the old or the new."""
@@ -27,7 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     where = Path(os.path.realpath(path))
     old = _mode(where)
-    mode = stat.S_IFREG | ANYONE if old is None else old
+    mode = stat.S_IFREG | 0o666 if old is None else old
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; name a file in it")
     if not where.parent.is_dir():

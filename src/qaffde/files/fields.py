@@ -20,20 +20,12 @@ Size = int | str
 
 
 class Fields(dict[str, Any]):
-    """Values of one object in a file, and the sizes that they agree on.
+    """Values of one object of class `kind`, and the sizes that they agree on.
 
     Sizes are known by letters, the same in all classes: d columns, q components, D features, H
-    frequencies, C classes. All values of an object agree on what a letter stands for.
-
-    Parameters
-    ----------
-    kind : str
-        Name of the class, for messages.
-    values : dict
-    known : dict of {int: dict}
-        Sizes of the objects made so far, by their id.
-    charge : callable
-        Told how many bytes the use of the object will take; complains where that is too much.
+    frequencies, C classes. All values of an object agree on what a letter stands for. `known` has
+    the sizes of the objects made so far, by their id. `charge` is told how many bytes the use of
+    the object will take, and complains where that is too much.
 
     Examples
     --------

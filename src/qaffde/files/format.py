@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.extras import import_extra
+from qaffde.extras import import_extra, one_line
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -94,15 +94,8 @@ def parse_json(text: str | bytes) -> Json:
 
 
 def quoted(text: object) -> str:
-    r"""Text of a file as it may stand in a message: one short line of plain characters.
-
-    Examples
-    --------
-    >>> quoted("grün"), len(quoted(1000 * "a"))
-    ('gr\\xfcn', 63)
-    """
-    line = " ".join(str(text).encode("ascii", "backslashreplace").decode().split())
-    return line if len(line) <= 60 else f"{line[:60]}..."
+    """Text of a file as it may stand in a message: one short line."""
+    return one_line(text, 60)
 
 
 def _check_room(n_bytes: int) -> None:
@@ -113,14 +106,7 @@ def _check_room(n_bytes: int) -> None:
 def _read_header(start: bytes, n_bytes: int, version: int) -> tuple[Json, Json, memoryview]:
     """Header of safetensors, that of the model within it, and the bytes that follow.
 
-    Parameters
-    ----------
-    start : bytes
-        The file, or as much of it as the header needs.
-    n_bytes : int
-        Size of the whole file.
-    version : int
-        Format that is wanted.
+    `start` is the file of `n_bytes`, or as much of it as the header needs.
     """
     table, data = _split(start, n_bytes)
     metadata = table.get("__metadata__")

@@ -37,17 +37,9 @@ UNUSUAL = {str(value): value for value in (math.nan, math.inf, -math.inf)}
 class Recipe:
     """How objects of one class are taken apart, and made of what a file says of them.
 
-    Parameters
-    ----------
-    kind : type
-    make : callable, optional
-        The object of its checked fields; by default they are the parameters of the class.
-    take : callable, optional
-        Fields of an object, as a dict; by default they are attributes.
-    required : collection of str, optional
-        Fields that a file must have; all by default.
-    **checks : Check
-        Of the fields, in this order.
+    `take` returns the fields of an object, by default its attributes of those names, and `make`
+    the object of its checked fields, which are the parameters of the class by default. `checks`
+    are those of the fields, in this order; a file must have those that are `required`.
     """
 
     def __init__(
@@ -152,10 +144,7 @@ class Writer:
 class Reader:
     """Objects made of what a file says.
 
-    Parameters
-    ----------
-    arrays : dict of {str: ndarray}
-        Each is taken only once, so that the result is not larger than the file.
+    Each array is taken only once, so that the result is not larger than the file.
     """
 
     def __init__(self, arrays: Arrays) -> None:
@@ -183,7 +172,7 @@ class Reader:
         if name not in RECIPES:
             raise FileError(f"the file holds a {quoted(name)}, a class {UNKNOWN}")
         self._longest = 0
-        values = {key: self._value(value) for key, value in raw.items()}
+        values = {key: self.value(value) for key, value in raw.items()}
         if self._longest > MAX_CHAIN:
             raise FileError(f"objects hold each other in too long a chain: {DAMAGED}")
         fields = Fields(name, values, self._sizes, self._charge)
@@ -200,7 +189,7 @@ class Reader:
                 f"{MAX_USE >> 30} GiB, far more than the file: {DAMAGED}"
             )
 
-    def _value(self, value: Any, depth: int = 0) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         """Object that a JSON value stands for."""
         if depth > MAX_NESTING:
             raise FileError(f"values are nested too deeply: {DAMAGED}")
@@ -213,11 +202,11 @@ class Reader:
             return value
         match value:
             case list():
-                return [self._value(item, depth + 1) for item in value]
+                return [self.value(item, depth + 1) for item in value]
             case {"tuple": list(items), **rest} if not rest:
-                return tuple(self._value(item, depth + 1) for item in items)
+                return tuple(self.value(item, depth + 1) for item in items)
             case {"dict": dict(items), **rest} if not rest:
-                return {key: self._value(item, depth + 1) for key, item in items.items()}
+                return {key: self.value(item, depth + 1) for key, item in items.items()}
             case {"float": str(name), **rest} if not rest and name in UNUSUAL:
                 return UNUSUAL[name]
             case {"texts": list(texts), "object": bool(is_object), **rest} if not rest:

@@ -1,12 +1,17 @@
 """Contractions of tensor trains: matrices ρ and amplitudes, carried from part to part."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 NEGLIGIBLE = 1e-15
 """Share of the largest eigenvalue of a matrix that its factor leaves out."""
+BLOCK = 512
+"""Rows whose amplitudes stay in the cache between the likelihood and its gradient."""
+SCALE_EVERY = 8
+"""Parts after which amplitudes are divided by their size."""
 
 
 def carry(rho: Tensor, W: Tensor, Q: Tensor) -> Tensor:
@@ -20,7 +25,7 @@ def carry_back(behind: Tensor, W: Tensor, Q: Tensor) -> Tensor:
     return W @ (behind * (Q if Q.ndim == 3 else Q[:, :, None] * Q[:, None, :])) @ W.T
 
 
-def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: Tensor) -> Tensor:
+def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Iterable[Tensor], end: Tensor) -> Tensor:
     r"""Logarithm (n,) of :math:`\lVert S\, W_1 \operatorname{diag}(v_1) \cdots E \rVert^2`.
 
     Amplitudes are divided by their norms on the way: products of many parts stay numbers.
@@ -29,14 +34,16 @@ def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Sequence[Tensor], end: 
     ----------
     start : Tensor of shape (s, a)
     mixers : sequence of Tensors of shape (a, b)
-    v : sequence of Tensors of shape (n, b)
+    v : iterable of Tensors of shape (n, b)
+        One at a time, if it makes them when they are needed.
     end : Tensor of shape (b, r)
     """
-    H, log_p = (start @ mixers[0]) * v[0][:, None], start.new_zeros(())
-    for k, W in enumerate(mixers[1:], 1):
+    each = iter(v)
+    H, log_p = (start @ mixers[0]) * next(each)[:, None], start.new_zeros(())
+    for W, own in zip(mixers[1:], each, strict=True):
         size = H.detach().abs().amax((1, 2)).clamp(min=torch.finfo(H.dtype).tiny)
         log_p = log_p + 2 * size.log()
-        H = ((H / size[:, None, None]) @ W) * v[k][:, None]
+        H = ((H / size[:, None, None]) @ W) * own[:, None]
     return log_p + (H @ end).square().sum((1, 2)).log()
 
 
@@ -51,3 +58,94 @@ def root_factor(matrix: Tensor) -> Tensor:
     lam, U = torch.linalg.eigh(matrix)
     large = lam > NEGLIGIBLE * lam[-1]
     return U[:, large] * lam[large].sqrt()
+
+
+def log_likelihood(
+    weight: Tensor,
+    e: Sequence[Tensor],
+    mixers: Sequence[Tensor],
+    loadings: Sequence[Tensor],
+    end: Tensor,
+) -> Tensor:
+    r"""Mean :math:`w \log \lVert \Psi \rVert^2` of rows, whose gradient comes in the same pass.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (n,)
+    e : d Tensors of shape (n, K)
+        Functions of the parts, without gradients.
+    mixers, loadings : d Tensors of shapes (a, b) and (b, K)
+        The first mixer is one row.
+    end : Tensor of shape (b, r)
+    """
+    if not torch.is_grad_enabled():
+        v = [f @ V.T for f, V in zip(e, loadings, strict=True)]
+        return (weight * log_norm(end.new_ones(1, 1), mixers, v, end)).mean()
+    value: Tensor = _LogLikelihood.apply(weight, e, *mixers, *loadings, end)
+    return value
+
+
+class _LogLikelihood(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, e: Sequence[Tensor], *tensors: Tensor) -> Tensor:
+        d, gradients = len(e), [torch.zeros_like(tensor) for tensor in tensors]
+        total = weight.new_zeros((), dtype=torch.float64)
+        for k in range(0, len(weight), BLOCK):
+            rows = slice(k, k + BLOCK)
+            total += _add_gradients(
+                weight[rows],
+                [f[rows] for f in e],
+                tensors[:d],
+                tensors[d:-1],
+                tensors[-1],
+                gradients[:d],
+                gradients[d:-1],
+                gradients[-1],
+            )
+        ctx.save_for_backward(*gradients)
+        ctx.n_rows = len(weight)
+        return (total / len(weight)).to(weight)
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor | None, ...]:
+        share = outer / ctx.n_rows
+        return None, None, *(share * gradient for gradient in ctx.saved_tensors)
+
+
+def _add_gradients(
+    weight: Tensor,
+    e: Sequence[Tensor],
+    mixers: Sequence[Tensor],
+    loadings: Sequence[Tensor],
+    end: Tensor,
+    dW: Sequence[Tensor],
+    dV: Sequence[Tensor],
+    dE: Tensor,
+) -> Tensor:
+    """Sum of w log ‖Ψ‖² of a block, which adds its gradients to those of the tensors."""
+    v = [f @ V.T for f, V in zip(e, loadings, strict=True)]
+    before, H = [mixers[0].expand(len(weight), -1)], [mixers[0] * v[0]]
+    scales = {}
+    log_p = torch.zeros_like(weight)
+    for k, W in enumerate(mixers[1:], 1):
+        if k % SCALE_EVERY == 0:
+            scales[k] = H[-1].abs().amax(1, keepdim=True).clamp(min=torch.finfo(W.dtype).tiny)
+            log_p += 2 * scales[k][:, 0].log()
+            H[-1] = H[-1] / scales[k]
+        before.append(H[-1] @ W)
+        H.append(before[-1] * v[k])
+    Y = H[-1] @ end
+    born = Y.square().sum(1)
+    slope = Y * (2 * weight / born)[:, None]
+    dE.addmm_(H[-1].T, slope)
+    slope = slope @ end.T
+    for k in range(len(e) - 1, -1, -1):
+        dV[k].addmm_((slope * before[k]).T, e[k])
+        slope *= v[k]
+        if k:
+            dW[k].addmm_(H[k - 1].T, slope)
+            slope = slope @ mixers[k].T
+            if k in scales:
+                slope /= scales[k]
+    dW[0].add_(slope.sum(0, keepdim=True))
+    return weight.double() @ (log_p + born.log()).double()

@@ -13,11 +13,6 @@ from torch import Tensor
 
 from qaffde.functional.fourier import Array, namespace_of, reusable
 
-DENSE_SHARE = 5
-"""More than one eigenpair in so many are found faster together with all the others."""
-SINGLE_TOLERANCE = 1e-5
-"""Relative error from which single precision is enough."""
-
 
 def add_rank_update(rho: Tensor, phi: Tensor) -> None:
     """Add φᵀφ to the lower triangle of `rho`, in place.
@@ -70,7 +65,7 @@ def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Te
     >>> lam.item(), V.abs().tolist()
     (3.0, [[0.0, 1.0]])
     """
-    if tolerance > 0 and DENSE_SHARE * rank < M.shape[-1]:
+    if tolerance > 0 and 5 * rank < M.shape[-1]:  # more are found faster with all the others
         found = [_lanczos(matrix, rank, tolerance) for matrix in M.reshape(-1, *M.shape[-2:])]
         lam, vectors = (torch.stack(part) for part in zip(*found, strict=True))
         return lam.reshape(*M.shape[:-2], rank), vectors.reshape(*M.shape[:-2], rank, -1)
@@ -83,7 +78,7 @@ def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Te
 
 def _lanczos(M: Tensor, rank: int, tolerance: float) -> tuple[Tensor, Tensor]:
     """Leading eigenpairs of one matrix by ARPACK, or exactly where it does not converge."""
-    dtype = torch.float32 if tolerance >= SINGLE_TOLERANCE else torch.float64
+    dtype = torch.float32 if tolerance >= 1e-5 else torch.float64
     start = torch.randn(len(M), generator=torch.Generator().manual_seed(0), dtype=dtype)
     try:
         found = eigsh(M.to("cpu", dtype).numpy(), rank, v0=start.numpy(), tol=tolerance)

@@ -264,8 +264,6 @@ def _half_lattice(n: int, weight: Tensor) -> Tensor:
 MAX_COLUMNS = 2
 BLOCK = 1024
 """Nodes whose features are computed at once."""
-OFF_LATTICE = 1e-12
-"""Rounding error allowed for a whole number, relative to the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +297,7 @@ class Lattice:
         multiple = W / step
         index = multiple.round()
         most, off = float(index.abs().max()), float((multiple - index).abs().max())
-        if most > len(W) or off > OFF_LATTICE * most:
+        if most > len(W) or off > 1e-12 * most:  # but for rounding
             return None
         index = torch.nn.functional.pad(index.long(), (0, MAX_COLUMNS - W.shape[1]))
         lattice = cls(index, step)

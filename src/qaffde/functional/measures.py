@@ -6,11 +6,12 @@ frequencies, and those pairs are evaluated in D × D products, never as D × D �
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from qaffde.functional.fourier import Array, clipped, namespace_of, reusable
+from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
 
 
 def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
@@ -123,17 +124,84 @@ def log_gaussian_terms(X: Array, root: Array, offset: Array, log_constant: Array
 
 def log_mixture_density(X: Array, root: Array, offset: Array, log_constant: Array) -> Array:
     """Logarithm, of shape (n,), of the sum of weighted Gaussian densities."""
-    log_terms = log_gaussian_terms(X, root, offset, log_constant)
+    return _log_sum(log_gaussian_terms(X, root, offset, log_constant))
+
+
+def _log_sum(log_terms: Array) -> Array:
+    """Logarithm, of shape (n,), of sums of n rows of exponentials."""
     if log_terms.shape[1] == 1:
         return log_terms[:, 0]
     xp = namespace_of(log_terms)
     most = xp.amax(log_terms, 1)
-    log_terms = clipped(log_terms - most[:, None], LOG_NOTHING, 0.0)
-    return most + xp.log(xp.exp(log_terms).sum(1))
+    share = clipped(log_terms - most[:, None], LOG_NOTHING, 0.0)
+    return most + xp.log(xp.exp(share, out=reusable(share)).sum(1))
 
 
 LOG_NOTHING = -80.0
 """Logarithm of a share that adds nothing; exponentials that underflow are slow."""
+
+
+def monomials(X: Array) -> Array:
+    """1, the columns of X (n, d) and the products of two of them, of shape (n, m).
+
+    Examples
+    --------
+    >>> monomials(torch.tensor([[2.0, 3.0]]))
+    tensor([[1., 2., 3., 4., 6., 9.]])
+    """
+    products = [X[:, j : j + 1] * X[:, j:] for j in range(X.shape[1])]
+    return namespace_of(X).concatenate([X[:, :1] * 0 + 1, X, *products], 1)
+
+
+def gaussian_coefficients(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
+    """Coefficients (m, K) of the :func:`monomials` in the logarithms of K weighted Gaussians.
+
+    All of them at all rows are one product, of one number for each component where whitening
+    takes d. What is small in it is a difference of large numbers, see :func:`is_broad`.
+    """
+    d = mean.shape[1]
+    rows, columns = torch.triu_indices(d, d, device=mean.device)
+    precision = torch.cholesky_inverse(cholesky)
+    linear = torch.einsum("kij,kj->ki", precision, mean)
+    quadratic = -torch.where(rows == columns, 0.5, 1.0).to(mean) * precision[:, rows, columns]
+    log_det = cholesky.diagonal(dim1=1, dim2=2).log().sum(1)
+    square = d * math.log(2 * math.pi) + (mean * linear).sum(1)
+    constant = log_weight - log_det - square / 2
+    return torch.cat([constant[:, None], linear, quadratic], 1).T.contiguous()
+
+
+REACH, MAX_ROUNDING = 10.0, 1e-9
+"""Largest |x| of sums of monomials, and nats that they may lose to rounding."""
+
+
+def is_broad(coefficients: Tensor, d: int) -> Tensor:
+    """Which of K Gaussians keep their digits as sums of monomials of d columns, of shape (K,)."""
+    largest = monomials(torch.full((1, d), REACH, dtype=coefficients.dtype))
+    rounding = torch.finfo(coefficients.dtype).eps * (
+        largest.to(coefficients) @ coefficients.abs()
+    )
+    return rounding[0] < MAX_ROUNDING
+
+
+def log_mixture_by_monomials(
+    X: Array,
+    coefficients: Array,
+    log_narrow: Callable[[Array], Array] | None,
+    log_all: Callable[[Array], Array],
+) -> Array:
+    """Logarithm of the sum of broad Gaussians, in one product, and narrow ones.
+
+    That of all is for rows which are far away.
+    """
+    if has_gradient(X):
+        return log_all(X)
+    log_p = _log_sum(monomials(X) @ coefficients)
+    if log_narrow is not None:
+        log_p = namespace_of(X).logaddexp(log_p, log_narrow(X))
+    far = (abs(X) > REACH).any(1)
+    if far.any():
+        log_p[far] = log_all(X[far])
+    return log_p
 
 
 def gaussian_characteristic(omega: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:

@@ -2,15 +2,14 @@
 
 from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
-from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
-from qaffde.nn.columns import ColumnMap, ColumnMaps
+from qaffde.nn.columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
+from qaffde.nn.conditional import BornConditional, BornHead, ConditionalBorn, Target
 from qaffde.nn.density import (
     BornDensity,
     DefensiveDensity,
     DensityMatrix,
-    MappedDensity,
     StandardizedDensity,
     expand,
     find_born,
@@ -24,14 +23,15 @@ from qaffde.nn.features import (
 )
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
 from qaffde.nn.table import TableDensity
-from qaffde.nn.table_columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
 from qaffde.nn.tensor_train import TensorTrain
 from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
 
 __all__ = [
     "AtomColumn",
     "BaseMeasure",
+    "BornConditional",
     "BornDensity",
+    "BornHead",
     "BornMixture",
     "BoxMeasure",
     "CircleBasis",
@@ -41,8 +41,7 @@ __all__ = [
     "CodeColumn",
     "CodeFactor",
     "ColumnBasis",
-    "ColumnMap",
-    "ColumnMaps",
+    "ConditionalBorn",
     "DefensiveDensity",
     "Density",
     "DensityMatrix",
@@ -52,14 +51,13 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
-    "MappedDensity",
-    "MappedMixture",
     "Part",
     "PartsDensity",
     "RealColumn",
     "StandardizedDensity",
     "TableColumn",
     "TableDensity",
+    "Target",
     "TensorTrain",
     "TransformedDensity",
     "WaveBasis",

@@ -94,16 +94,17 @@ class FormulaDensity(Density):
     """
 
     @abstractmethod
-    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """The log-density, of shape (n,), as a function of points of shape (n, d).
 
         Parameters
         ----------
         dtype : torch.dtype, optional
-            Of the Fourier features; by default that of the density. All else has the precision of
-            the density: rows on the edge of a box stay inside.
-        lattice : bool, default=True
-            Whether features on a lattice are evaluated by their series, which branches on values.
+            Of the Fourier features, for scoring; by default that of the density. All else has the
+            precision of the density: rows on the edge of a box stay inside.
+        shortcuts : bool, default=True
+            Whether quicker forms that branch on values are taken: series of features on a
+            lattice, mixtures in one product.
         """
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -116,10 +117,10 @@ class FormulaDensity(Density):
         return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
 
 
-def formula_of(density: Density, dtype: torch.dtype | None, *, lattice: bool) -> Formula:
+def formula_of(density: Density, dtype: torch.dtype | None, *, shortcuts: bool) -> Formula:
     """The formula of a density; of one that has none, a formula that is not closed."""
     if isinstance(density, FormulaDensity):
-        return density.formula(dtype, lattice=lattice)
+        return density.formula(dtype, shortcuts=shortcuts)
     return Formula(lambda x, density: density.log_prob(x), density)
 
 

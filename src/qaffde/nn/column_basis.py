@@ -55,6 +55,10 @@ class ColumnBasis(nn.Module, ABC):
     def values(self, x: Tensor) -> Tensor:
         """Functions (n, K) at values (n,)."""
 
+    def loaded(self, x: Tensor, V: Tensor) -> Tensor:
+        """V e(x) of shape (n, b) at values (n,), with V of shape (b, K)."""
+        return self.values(x).to(V.dtype) @ V.T
+
     @abstractmethod
     def integrals(self, region: Tensor) -> Tensor:
         """Integrals (n, M) of f over regions: ends (n, 2), or masks (n, C) of codes."""
@@ -131,13 +135,15 @@ class WaveBasis(ColumnBasis):
 
     def values(self, x: Tensor) -> Tensor:
         """Functions (n, K) at values (n,)."""
+        return self.loaded(x, torch.eye(self.n_functions, dtype=x.dtype))
+
+    def loaded(self, x: Tensor, V: Tensor) -> Tensor:
+        """V e(x) of shape (n, b); V takes up what makes the cosines orthonormal."""
         v, slope, _ = self._warped(torch.special.ndtr(x))
-        angle = v[:, None] * torch.arange(1, len(self.mixing)).to(x) * math.pi
-        waves = angle.cos_() * (2 * slope).sqrt()[:, None]
-        if self.knots.shape[1] == 2:
-            return torch.cat([torch.ones_like(v)[:, None], waves], 1)
-        mixing = self.mixing.to(x)
-        return waves @ mixing[:, 1:].T + mixing[:, 0]
+        frequency = math.pi * torch.arange(1, self.n_functions, dtype=x.dtype)
+        waves = (v[:, None] * frequency).cos_() * (2 * slope).sqrt()[:, None]
+        mixed = V @ self.mixing.to(V.dtype)
+        return waves.to(V.dtype) @ mixed[:, 1:].T + mixed[:, 0]
 
     def integrals(self, region: Tensor) -> Tensor:
         """Integrals (n, M) of f between ends (n, 2)."""
@@ -155,7 +161,7 @@ class WaveBasis(ColumnBasis):
 
     def _warped(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """v, its slope and the piece, each of shape (n,), at u (n,)."""
-        knots = self.knots.to(u)
+        knots = self.knots.to(u.dtype)
         piece = torch.searchsorted(knots[0].contiguous(), u.detach().contiguous(), right=True)
         piece = (piece - 1).clamp(0, knots.shape[1] - 2)
         slopes = knots[1].diff() / knots[0].diff()
@@ -212,7 +218,7 @@ class CircleBasis(ColumnBasis):
         self.register_buffer("frequency", math.pi * frequency.double())
         self.register_buffer("phase", math.pi / 2 * phase.double())
         self.register_buffer("roughness", self.frequency.square())
-        self.register_buffer("products", _circle_products(frequency, phase))
+        self.register_buffer("products", wave_products(frequency, phase))
 
     @property
     def part(self) -> Part:
@@ -226,7 +232,7 @@ class CircleBasis(ColumnBasis):
     def values(self, x: Tensor) -> Tensor:
         """Functions (n, K) at values (n,)."""
         waves = (x[:, None] * self.frequency.to(x) - self.phase.to(x)).cos()
-        return waves * _amplitude(self.frequency).to(x)
+        return waves * wave_amplitude(self.frequency).to(x)
 
     def integrals(self, region: Tensor) -> Tensor:
         """Integrals (n, M) of 1, cos πmu, …, sin πmu, … between ends (n, 2)."""
@@ -357,13 +363,13 @@ def _line_products(K: int) -> Tensor:
     return P
 
 
-def _circle_products(frequency: Tensor, phase: Tensor) -> Tensor:
+def wave_products(frequency: Tensor, phase: Tensor) -> Tensor:
     """Coefficients (K, K, M) of a_k a_l cos(θ_k − φ_k) cos(θ_l − φ_l) in cos πmu and sin πmu.
 
     Phases φ are numbers of right angles.
     """
     K, top = len(frequency), int(2 * frequency.max()) + 1
-    amplitude = _amplitude(frequency)
+    amplitude = wave_amplitude(frequency)
     half = amplitude[:, None] * amplitude / 2
     P = torch.zeros(K, K, 2 * top, dtype=torch.float64)
     rows, columns = torch.meshgrid(torch.arange(K), torch.arange(K), indexing="ij")
@@ -375,5 +381,6 @@ def _circle_products(frequency: Tensor, phase: Tensor) -> Tensor:
     return torch.cat([P[:, :, :top], P[:, :, top + 1 :]], 2)  # the sine of frequency 0 is zero
 
 
-def _amplitude(frequency: Tensor) -> Tensor:
+def wave_amplitude(frequency: Tensor) -> Tensor:
+    """Amplitudes (K,) that make waves of frequencies (K,) orthonormal: one, else √2."""
     return (1 + (frequency > 0).double()).sqrt()

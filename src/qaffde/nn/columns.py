@@ -1,40 +1,63 @@
-r"""Maps of columns: one smooth monotone function for each column of a table.
+"""Columns of a table: the values of each kind as parts, and back.
 
-.. math:: z_t = g_t(x_t), \qquad p(x) = p_z(g(x)) \prod_t g_t'(x_t)
-
-A density of z is one of x, and because every column has a map of its own, so are its marginals,
-conditionals, boxes, quantiles and draws.
-
-A map is a rational-quadratic spline (Gregory and Delbourgo, 1982), continuously differentiable and
-with an inverse in closed form. Beyond the last knot :math:`x_K`, where it has slope m, it goes on
-as
-
-.. math:: z = z_K + \tfrac{1}{\lambda} \log(1 + \lambda m (x - x_K))
-
-which for λ = 0 is straight, the tail of a Gaussian, and for λ > 0 the tail of a log-normal. Where
-the column has a known end b, λ is negative so that z is infinite there:
-:math:`z = z_K - m (b - x_K) \log \frac{b - x}{b - x_K}`. No mass lies beyond. The derivative is
-positive and finite at all values between the ends.
-
-The formula is written in operations that NumPy, torch and the ONNX export share.
+| column | parts |
+| --- | --- |
+| real, bounded | a line, behind a map |
+| integer, category | codes |
+| periodic | a circle |
+| atom and real | codes (0 real, 1 at the atom) and a line, which is missing at the atom |
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from qaffde.functional.fourier import Array, namespace_of
+from qaffde.nn.maps import MapTable
+from qaffde.nn.parts import CIRCLE, LINE, Part, Region
 
-LEAST_INSET = 1e-9
-"""Of a value on an end, as a share of the distance of the next knot."""
+NO_BREAKS = torch.empty(0, dtype=torch.float64)
+Regions = list[Region]
 
 
-class ColumnMap(nn.Module):
-    r"""Map of one column; without knots it is the identity.
+class TableColumn(nn.Module, ABC):
+    """One column of a table: its values as parts and back.
+
+    Attributes
+    ----------
+    parts : tuple of Part
+    has_order : bool
+        Whether values can be compared, so that there are intervals.
+    """
+
+    parts: tuple[Part, ...]
+    has_order = True
+
+    @abstractmethod
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Parts (n, p) of values (n,), and log-slopes (n,): −∞ where a value is impossible."""
+
+    @abstractmethod
+    def decode(self, parts: Tensor) -> Tensor:
+        """Values (n,) of parts (n, p)."""
+
+    @abstractmethod
+    def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
+        """Disjoint regions of the parts whose union are the closed intervals between ends (n,)."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The column in words."""
+
+    def breaks(self) -> Tensor:
+        """Where the values are no smooth function of the last part."""
+        return NO_BREAKS
+
+
+class RealColumn(TableColumn):
+    """Real numbers behind a map (``qaffde.nn.maps``); without knots it is the identity.
 
     Parameters
     ----------
@@ -52,12 +75,13 @@ class ColumnMap(nn.Module):
     --------
     >>> knots = torch.tensor([1.0, 2.0]).double()
     >>> ends = torch.tensor([0.0, torch.inf]).double()
-    >>> positive = ColumnMap(knots, knots, torch.ones_like(knots), ends=ends)
-    >>> z, log_slope = ColumnMaps([positive])(torch.tensor([[2.0], [0.5], [-1.0]]).double())
+    >>> positive = RealColumn(knots, knots, torch.ones_like(knots), ends=ends)
+    >>> z, log_slope = positive.encode(torch.tensor([2.0, 0.5, -1.0]).double())
     >>> z[:2, 0], log_slope.exp()
     (tensor([2.0000, 0.3069], dtype=torch.float64), tensor([1., 2., 0.], dtype=torch.float64))
     """
 
+    parts = (LINE,)
     knots: Tensor
     values: Tensor
     slopes: Tensor
@@ -89,10 +113,6 @@ class ColumnMap(nn.Module):
         """Whether z = x."""
         return not len(self.knots)
 
-    def extra_repr(self) -> str:
-        """Show the ends and the number of knots."""
-        return str(self)
-
     def __str__(self) -> str:
         if self.is_identity:
             return "as it is"
@@ -104,279 +124,151 @@ class ColumnMap(nn.Module):
             return f"{text}, from {lower:.6g} on"
         return f"{text}, up to {upper:.6g}" if upper < torch.inf else text
 
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Values behind the map; its slope."""
+        return encode_columns([self], x[:, None])
 
-@dataclass(frozen=True, eq=False)
-class Tail:
-    """The maps of d columns beyond their first or last knot.
+    def decode(self, parts: Tensor) -> Tensor:
+        """The inverse of the map."""
+        return MapTable.of([self]).inverse(parts)[:, 0]
 
-    Parameters
-    ----------
-    sign : float
-        −1 below the first, 1 above the last knot.
-    knot, value, slope : Arrays of shape (d,)
-        x, z and dz/dx there.
-    rate, safe_rate : Arrays of shape (d,)
-        λ, negative where there is an end, and the same with one in place of zero.
-    end, room, inner : Arrays of shape (d,)
-        End, or zero, its distance from the knot, or one, and the value that stands for it.
-    ended, heavy : Arrays of bool of shape (d,)
-        Whether there is an end, and whether λ is not zero.
-    """
+    def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
+        """Intervals behind the map."""
+        table = MapTable.of([self])
+        return [[torch.cat([table.edges(end[:, None]) for end in (lower, upper)], 1)]]
 
-    sign: float
-    knot: Array
-    value: Array
-    slope: Array
-    rate: Array
-    safe_rate: Array
-    end: Array
-    room: Array
-    inner: Array
-    ended: Array
-    heavy: Array
-
-    @classmethod
-    def of(cls, columns: Sequence[ColumnMap], k: int) -> "Tail":
-        """The tails below the first knot (k = 0) or above the last one (k = −1)."""
-        line = columns[0].ends.new_tensor([0.0, 1.0])
-        knot, value, slope = (
-            torch.stack([(line if c.is_identity else getattr(c, name))[k] for c in columns])
-            for name in ("knots", "values", "slopes")
-        )
-        slope = torch.where(slope == 0, 1.0, slope)  # of the identity
-        end, tail, inset = (
-            torch.stack([getattr(c, name)[k] for c in columns])
-            for name in ("ends", "tails", "inset")
-        )
-        sign, ended = -1.0 if k == 0 else 1.0, end.isfinite()
-        room = torch.where(ended, (end - knot).abs(), 1.0)
-        rate = torch.where(ended, -1 / (slope * room), tail)
-        heavy = rate != 0
-        safe = torch.where(heavy, rate, 1.0)
-        end, inset = torch.where(ended, end, 0.0), inset.maximum(LEAST_INSET * room)
-        return cls(
-            sign, knot, value, slope, rate, safe, end, room, end - sign * inset, ended, heavy
-        )
-
-    def converted(self, convert: Callable[[Tensor], Array]) -> "Tail":
-        """The same with converted tensors."""
-        return replace(self, **_converted(self, convert))
-
-    def inside(self, x: Array) -> Array:
-        """Values with those on an end, or beyond it, moved inside."""
-        return namespace_of(x).where(self._ended_by(x), self.inner, x)
-
-    def impossible(self, x: Array) -> Array:
-        """Whether values lie beyond the end."""
-        return self.ended & ((x < self.end) if self.sign < 0 else (x > self.end))
-
-    def _ended_by(self, x: Array) -> Array:
-        return self.ended & ((x <= self.end) if self.sign < 0 else (x >= self.end))
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        """What the tail adds to z and takes from log dz/dx, of shape (n, d)."""
-        xp = namespace_of(x)
-        beyond = (xp.maximum if self.sign > 0 else xp.minimum)(x, self.knot)
-        distance = xp.abs(beyond - self.knot) * self.slope
-        rest = xp.abs(self.end - beyond) / self.room
-        log_growth = xp.log(xp.where(self.ended, rest, 1 + self.rate * distance))
-        step = xp.where(self.heavy, log_growth / self.safe_rate, distance)
-        return self.sign * step, log_growth
-
-    def inverse(self, z: Tensor, x: Tensor) -> Tensor:
-        """Values x at z beyond the knot's; the given `x` at other z."""
-        step = (self.sign * (z - self.value)).clamp(min=0)
-        grown = torch.where(self.heavy, torch.expm1(self.rate * step) / self.safe_rate, step)
-        rest = self.room * torch.exp(torch.where(self.ended, self.rate * step, 0.0))
-        beyond = torch.where(
-            self.ended, self.end - self.sign * rest, self.knot + self.sign * grown / self.slope
-        )
-        return torch.where(step > 0, beyond, x)
+    def breaks(self) -> Tensor:
+        """The knots."""
+        return self.values
 
 
-@dataclass(frozen=True, eq=False)
-class MapTable:
-    """The maps of d columns as arrays.
+def encode_columns(columns: Sequence[TableColumn], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Parts (n, q) of rows (n, d), and log-slopes (n,): −∞ where a value is impossible."""
+    if all(isinstance(column, RealColumn) for column in columns) and not x.isnan().any():
+        return MapTable.of(columns)(x)
+    if len(columns) == 1 and isinstance(columns[0], RealColumn):
+        known = ~x[:, 0].isnan()
+        z, log_slope = x.clone(), torch.zeros_like(x[:, 0])
+        z[known], log_slope[known] = MapTable.of(columns)(x[known])
+        return z, log_slope
+    found = [column.encode(values) for column, values in zip(columns, x.T, strict=True)]
+    log_slope = torch.stack([slope for _, slope in found]).sum(0)
+    return torch.cat([parts for parts, _ in found], 1), log_slope
+
+
+class CircleColumn(TableColumn):
+    """Points of a circle; values that differ by the period are the same.
 
     Parameters
     ----------
-    curved : Array of bool of shape (d,)
-        Whether a map is not the identity.
-    ended : bool
-        Whether any has an end.
-    knots, values : Arrays of shape (d, K)
-        Padded with infinity.
-    start, last : Arrays of int of shape (d,)
-        Number of the first piece of each column, and of its last one, counted from there.
-    pieces : Array of shape (P, 6)
-        Of all pieces of all splines: first x, width, first z, height, slopes at both ends.
-    lower, upper : Tail
+    period : float
+    start : float, default=0
+        Least of the values that are given back.
     """
 
-    curved: Array
-    ended: bool
-    knots: Array
-    values: Array
-    start: Array
-    last: Array
-    pieces: Array
-    lower: Tail
-    upper: Tail
+    parts = (CIRCLE,)
 
-    @classmethod
-    def of(cls, columns: Sequence[ColumnMap]) -> "MapTable":
-        """The maps of some columns."""
-        ends = torch.stack([c.ends for c in columns])
-        line, one = ends.new_tensor([0.0, 1.0]), ends.new_ones(2)
-        splines = [
-            (line, line, one) if c.is_identity else (c.knots, c.values, c.slopes) for c in columns
-        ]
-        x, z, _ = zip(*splines, strict=True)
-        sizes = torch.tensor([len(knots) - 1 for knots in x], device=ends.device)
-        return cls(
-            torch.tensor([not c.is_identity for c in columns], device=ends.device),
-            bool(ends.isfinite().any()),
-            _padded(x),
-            _padded(z),
-            sizes.cumsum(0) - sizes,
-            sizes - 1,
-            torch.cat(
-                [
-                    torch.stack([a[:-1], a.diff(), b[:-1], b.diff(), c[:-1], c[1:]], 1)
-                    for a, b, c in splines
-                ]
-            ),
-            Tail.of(columns, 0),
-            Tail.of(columns, -1),
-        )
-
-    def converted(self, convert: Callable[[Tensor], Array]) -> "MapTable":
-        """The same maps with converted tensors."""
-        lower, upper = (tail.converted(convert) for tail in (self.lower, self.upper))
-        return replace(self, **_converted(self, convert), lower=lower, upper=upper)
-
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        """Values z of shape (n, d), and log Π g′ of shape (n,), at x of shape (n, d).
-
-        The latter is −∞ for rows with an impossible value; their z is finite.
-        """
-        xp = namespace_of(x)
-        y = self.upper.inside(self.lower.inside(x)) if self.ended else x
-        inner = xp.clip(y, self.lower.knot, self.upper.knot)
-        x0, width, z0, height, d0, d1 = self._pieces(self.knots, inner)
-        t = (inner - x0) / width
-        mixed, mean = t * (1 - t), height / width
-        weight = mean + (d1 + d0 - 2 * mean) * mixed
-        z = z0 + height * (mean * t * t + d0 * mixed) / weight
-        slope = d1 * t * t + 2 * mean * mixed + d0 * (1 - t) * (1 - t)
-        log_slope = 2 * xp.log(mean / weight) + xp.log(slope)
-        if xp is torch or (y != inner).any():  # NumPy has a few rows, mostly without tails
-            below, log_below = self.lower(y)
-            above, log_above = self.upper(y)
-            z, log_slope = z + below + above, log_slope - log_below - log_above
-        log_slope = xp.where(self.curved, log_slope, 0.0)
-        if self.ended:
-            impossible = self.lower.impossible(x) | self.upper.impossible(x)
-            log_slope = xp.where(impossible, -math.inf, log_slope)
-        return xp.where(self.curved, z, x), log_slope.sum(-1)
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """Values x at z of the same shape (n, d), which may be infinite."""
-        inner = z.clip(self.lower.value, self.upper.value)
-        x0, width, z0, height, d0, d1 = self._pieces(self.values, inner)
-        mean, y = height / width, inner - z0
-        bend = d1 + d0 - 2 * mean
-        a, b, c = height * (mean - d0) + y * bend, height * d0 - y * bend, -mean * y
-        t = 2 * c / (-b - (b * b - 4 * a * c).clamp(min=0).sqrt())
-        x = self.upper.inverse(z, self.lower.inverse(z, x0 + t * width))
-        return torch.where(self.curved, x, z)
-
-    def _pieces(self, edges: Array, at: Array) -> list[Array]:
-        """Numbers, each of shape (n, d), of the pieces that values between edges lie on."""
-        xp = namespace_of(at)
-        if xp is torch:
-            place = torch.searchsorted(edges, at.T.contiguous(), right=True).T
-        else:
-            place = (at[..., None] >= edges).sum(-1)
-        found = self.pieces[xp.minimum(place - 1, self.last) + self.start]
-        return [found[..., k] for k in range(6)]
-
-
-class ColumnMaps(nn.Module):
-    """Maps of d columns.
-
-    Parameters
-    ----------
-    columns : iterable of ColumnMap
-        As many as there are columns.
-
-    Examples
-    --------
-    >>> knots = torch.tensor([-1.0, 1.0]).double()
-    >>> maps = ColumnMaps(
-    ...     [ColumnMap(), ColumnMap(knots, 2 * knots, torch.full((2,), 2.0).double())]
-    ... )
-    >>> z, log_slope = maps(torch.tensor([[3.0, 0.5]]).double())
-    >>> z, log_slope.exp()
-    (tensor([[3., 1.]], dtype=torch.float64), tensor([2.], dtype=torch.float64))
-    >>> maps.inverse(z)
-    tensor([[3.0000, 0.5000]], dtype=torch.float64)
-    """
-
-    def __init__(self, columns: Iterable[ColumnMap]) -> None:
+    def __init__(self, period: float, start: float = 0.0) -> None:
         super().__init__()
-        self.columns = nn.ModuleList(columns)
+        self.period, self.start = float(period), float(start)
 
-    def __len__(self) -> int:
-        return len(self.columns)
+    def __str__(self) -> str:
+        return f"period {self.period}, from {self.start} on"
 
-    def __getitem__(self, column: int) -> ColumnMap:
-        found: Any = self.columns[column]
-        return found
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Turns."""
+        log_slope = torch.where(x.isnan(), 0.0, -math.log(self.period)).to(x)
+        return self._turns(x)[:, None] % 1, log_slope
 
-    @property
-    def mapped(self) -> list[int]:
-        """Numbers of the columns whose map is not the identity."""
-        return [k for k in range(len(self)) if not self[k].is_identity]
+    def decode(self, parts: Tensor) -> Tensor:
+        """Values in [start, start + period)."""
+        return self.start + self.period * parts[:, 0]
 
-    @property
-    def ends(self) -> Tensor:
-        """Ends of the possible values, of shape (2, d)."""
-        return torch.stack([self[k].ends for k in range(len(self))], 1)
+    def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
+        """Arcs within one turn from the start."""
+        ends = [self._turns(end).clamp(0, 1) for end in (lower, upper)]
+        return [[torch.stack(ends, 1)]]
 
-    def table(self) -> MapTable:
-        """The maps as arrays."""
-        return MapTable.of([self[k] for k in range(len(self))])
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Values z of shape (n, d), and log Π g′ of shape (n,), at x of shape (n, d).
-
-        The latter is −∞ for rows with an impossible value; their z is finite.
-        """
-        return self.table()(x)
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """Values x at z of shape (n, d), which may be infinite."""
-        return self.table().inverse(z)
-
-    def edges(self, x: Tensor) -> Tensor:
-        """Ends of boxes in z, of shape (n, d), infinite where no value lies beyond."""
-        z, ends = self.table()(x)[0], self.ends
-        z = torch.where(x <= ends[0], -torch.inf, z)
-        return torch.where(x >= ends[1], torch.inf, z)
-
-    def select(self, columns: Iterable[int]) -> "ColumnMaps":
-        """The maps of some columns, in the order given."""
-        return ColumnMaps(self[k] for k in columns)
+    def _turns(self, x: Tensor) -> Tensor:
+        return (x - self.start) / self.period
 
 
-def _converted(table: Tail | MapTable, convert: Callable[[Tensor], Array]) -> dict[str, Array]:
-    """The tensors of a table, converted."""
-    return {k: convert(v.detach()) for k, v in vars(table).items() if isinstance(v, Tensor)}
+class CodeColumn(TableColumn):
+    """Whole numbers of an interval, or numbers of categories.
+
+    Parameters
+    ----------
+    size : int
+        Number of values.
+    first : int, default=0
+        The least of them.
+    has_order : bool, default=True
+        False for categories.
+    """
+
+    def __init__(self, size: int, first: int = 0, *, has_order: bool = True) -> None:
+        super().__init__()
+        self.size, self.first, self.has_order = size, first, has_order
+        self.parts = (Part("codes", size),)
+
+    def __str__(self) -> str:
+        return f"{self.size} codes from {self.first} on"
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes; all other numbers are impossible."""
+        code = x - self.first
+        possible = (code == code.round()) & (code >= 0) & (code < self.size)
+        log_slope = torch.where(possible | x.isnan(), 0.0, -torch.inf).to(x)
+        return torch.where(possible | x.isnan(), code, 0.0)[:, None], log_slope
+
+    def decode(self, parts: Tensor) -> Tensor:
+        """Values of codes."""
+        return parts[:, 0] + self.first
+
+    def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
+        """Codes between the ends."""
+        code = torch.arange(self.size, dtype=torch.float64) + self.first
+        return [[(code >= lower[:, None]) & (code <= upper[:, None])]]
 
 
-def _padded(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors of shape (k,) as one of shape (d, K), with infinity where they are shorter."""
-    return nn.utils.rnn.pad_sequence(
-        list(parts), batch_first=True, padding_value=float("inf")
-    ).contiguous()
+class AtomColumn(TableColumn):
+    """Real numbers and one value that has a probability of its own.
+
+    Parameters
+    ----------
+    value : float
+    rest : RealColumn
+        The other values.
+    """
+
+    parts = (Part("codes", 2), LINE)
+
+    def __init__(self, value: float, rest: RealColumn) -> None:
+        super().__init__()
+        self.value, self.rest = float(value), rest
+
+    def __str__(self) -> str:
+        return f"{self.value}, else {self.rest}"
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether a value is the atom, and the line, missing at the atom."""
+        at = x == self.value
+        z, log_slope = self.rest.encode(torch.where(at, torch.nan, x))
+        code = torch.where(x.isnan(), torch.nan, at.double())
+        return torch.cat([code[:, None], z], 1), log_slope
+
+    def decode(self, parts: Tensor) -> Tensor:
+        """The atom, or the value of the line."""
+        at = parts[:, 0] == 1
+        return torch.where(at, self.value, self.rest.decode(parts[:, 1:]))
+
+    def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
+        """Intervals of the line, and the atom where it lies inside."""
+        inside = (lower <= self.value) & (self.value <= upper)
+        line = self.rest.regions(lower, upper)[0][0]
+        real = torch.tensor([[True, False]]).expand(len(lower), 2)
+        return [[real, line], [torch.stack([torch.zeros_like(inside), inside], 1), None]]
+
+    def breaks(self) -> Tensor:
+        """The knots of the map."""
+        return self.rest.breaks()

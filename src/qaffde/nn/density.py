@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any
@@ -14,11 +13,9 @@ from qaffde import functional as QF
 from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
 from qaffde.nn.base import Density, FormulaDensity, formula_of
 from qaffde.nn.calculus.base_laws import NormalLaw
-from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.columns import ColumnMaps, MapTable
 from qaffde.nn.features import BaseMeasure, Formula, FourierFeatures
 
 
@@ -143,15 +140,15 @@ class BornDensity(FormulaDensity):
         """Empty for one density, (C,) for those of C classes."""
         return self.factor.shape[:-2]
 
-    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log m‖Lφ‖² less the logarithm of its integral."""
         features, precise = self.features, dtype in (None, torch.float64)
         parts = features.W, features.b, self.factor * features.a
         return Formula(
             _log_born,
             Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts)),
-            self.series() if lattice and precise else None,
-            self.measure.formula(),
+            self.series() if shortcuts and precise else None,
+            self.measure.formula(shortcuts=shortcuts and dtype is not None),
             self.log_normalizer(),
         )
 
@@ -260,13 +257,13 @@ class DefensiveDensity(FormulaDensity):
         self.register_buffer("mean", mean)
         self.register_buffer("cholesky", torch.linalg.cholesky(covariance))
 
-    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Logarithm of the sum, finite for every finite point."""
         log_epsilon = self.mean.new_tensor(self.epsilon).log()
         background = QF.whitening(log_epsilon, self.mean[None], self.cholesky[None])
         return Formula(
             _log_defensive,
-            formula_of(self.density, dtype, lattice=lattice),
+            formula_of(self.density, dtype, shortcuts=shortcuts),
             math.log1p(-self.epsilon),
             Formula(QF.log_mixture_density, *background),
         )
@@ -319,9 +316,9 @@ class StandardizedDensity(FormulaDensity):
         self.register_buffer("axes", axes)
         self.register_buffer("noise", noise)
 
-    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log-density of z, Jacobian included."""
-        inner = formula_of(self.density, dtype, lattice=lattice)
+        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
         far = torch.finfo(dtype or self.scale.dtype).max ** 0.25
         log_units = self.scale.log().sum()
         if self.axes is None:
@@ -362,51 +359,6 @@ def _log_projected(
     return log_z - _beside(log_z, log_units + precision * left_out)
 
 
-class MappedDensity(FormulaDensity):
-    r"""Density of x when the columns z = g(x) have the given density.
-
-    .. math:: \log p(x) = \log p_z(g(x)) + \sum_t \log g_t'(x_t)
-
-    It is zero where a column has an impossible value. Every column has its own map, so that the
-    calculus of z is one of x (:class:`~qaffde.nn.calculus.mapped.MappedMixture`).
-
-    Parameters
-    ----------
-    density : Density
-        Of z.
-    maps : ColumnMaps
-        g.
-
-    Examples
-    --------
-    >>> from qaffde.nn import ColumnMap, ColumnMaps, GaussianMeasure
-    >>> one = torch.ones(1, dtype=torch.float64)
-    >>> features = FourierFeatures(0 * one[:, None], 0 * one, one)
-    >>> normal = GaussianMeasure(one, 0 * one[:, None], one[:, None, None])
-    >>> born = BornDensity(features, one[:, None], normal)
-    >>> knots, ends = torch.tensor([1.0, 2.0]).double(), torch.tensor([0.0, torch.inf]).double()
-    >>> positive = ColumnMap(knots, knots - 1, torch.ones(2).double(), ends=ends)
-    >>> density = MappedDensity(born, ColumnMaps([positive]))
-    >>> density.log_prob(torch.tensor([[1.0], [-1.0]]).double()).exp().detach()
-    tensor([0.3989, 0.0000], dtype=torch.float64)
-    """
-
-    def __init__(self, density: Density, maps: ColumnMaps) -> None:
-        super().__init__()
-        self.density = density
-        self.maps = maps
-
-    def formula(self, dtype: torch.dtype | None = None, *, lattice: bool = True) -> Formula:
-        """The inner formula at the mapped columns, Jacobian included."""
-        inner = formula_of(self.density, dtype, lattice=lattice)
-        return Formula(_log_mapped, inner, self.maps.table())
-
-
-def _log_mapped(x: Array, log_p: Formula, maps: MapTable) -> Array:
-    z, log_slope = maps(x)
-    return log_p(z) + log_slope
-
-
 def find_born(density: nn.Module) -> BornDensity:
     """The Born density inside its wrappers."""
     inner: nn.Module | None = density
@@ -417,7 +369,7 @@ def find_born(density: nn.Module) -> BornDensity:
     return inner
 
 
-def expand(density: Density) -> BornMixture | MappedMixture:
+def expand(density: Density) -> Any:
     """Write a density as a sum of terms, once for as long as it stays as it is.
 
     Parameters
@@ -426,9 +378,9 @@ def expand(density: Density) -> BornMixture | MappedMixture:
 
     Returns
     -------
-    BornMixture, or MappedMixture behind maps of columns
+    BornMixture, or TableDensity behind maps and kinds of columns
     """
-    if isinstance(density, BornMixture | MappedMixture):
+    if isinstance(density, BornMixture):
         return density
     return density.derived("expansion", lambda: expansion(density))
 
@@ -469,8 +421,3 @@ def _(density: StandardizedDensity) -> BornMixture:
     inner = _sum_of_terms(density.density)
     location, scale = density.location.double(), density.scale.double()
     return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
-
-
-@expansion.register
-def _(density: MappedDensity) -> MappedMixture:
-    return MappedMixture(_sum_of_terms(density.density), deepcopy(density.maps).double())

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.functional.fourier import Array, LatticeSeries
-from qaffde.nn.columns import MapTable
+from qaffde.nn.maps import MapTable
 
 MAX_WHITENED = 2**17
 """Numbers that a log-density takes at once."""
@@ -161,12 +161,16 @@ class BaseMeasure(nn.Module, ABC):
     """Numbers that the log-density of one point takes at once."""
 
     @abstractmethod
-    def formula(self) -> Formula:
-        """The log-density log m(x), of shape (n,), as a function of points of shape (n, d)."""
+    def formula(self, *, shortcuts: bool = False) -> Formula:
+        """The log-density log m(x), of shape (n,), as a function of points of shape (n, d).
+
+        Shortcuts, for scoring, branch on values of points.
+        """
 
     def log_density(self, x: Tensor) -> Tensor:
         """Log-density log m(x) of shape (n,) at points of shape (n, d)."""
-        formula, size = self.formula(), max(1, MAX_WHITENED // max(self.width, 1))
+        formula = self.formula(shortcuts=not torch.compiler.is_compiling())
+        size = max(1, MAX_WHITENED // max(self.width, 1))
         return torch.cat([formula(block) for block in x.split(size)])
 
     @abstractmethod
@@ -212,7 +216,7 @@ class BoxMeasure(BaseMeasure):
         self.register_buffer("lower", lower)
         self.register_buffer("upper", upper)
 
-    def formula(self) -> Formula:
+    def formula(self, *, shortcuts: bool = False) -> Formula:
         """Minus the log-volume inside, −∞ outside."""
         return Formula(QF.log_box_density, self.lower, self.upper)
 
@@ -257,13 +261,23 @@ class GaussianMeasure(BaseMeasure):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """K·d."""
-        return self.means.numel()
+        """K."""
+        return len(self.weights)
 
-    def formula(self) -> Formula:
+    def formula(self, *, shortcuts: bool = False) -> Formula:
         """Log of the weighted sum of the K densities."""
-        whitening = QF.whitening(self.weights.log(), self.means, self.cholesky)
-        return Formula(QF.log_mixture_density, *whitening)
+        parts = self.weights.log(), self.means, self.cholesky
+        every = Formula(QF.log_mixture_density, *QF.whitening(*parts))
+        if not shortcuts or len(self.weights) == 1:
+            return every
+        coefficients = QF.gaussian_coefficients(*parts)
+        broad = QF.is_broad(coefficients, self.means.shape[1])
+        if not broad.any():
+            return every
+        few = QF.whitening(*(part[~broad] for part in parts))
+        narrow = None if broad.all() else Formula(QF.log_mixture_density, *few)
+        broad_ones = coefficients[:, broad].contiguous()
+        return Formula(QF.log_mixture_by_monomials, broad_ones, narrow, every)
 
     def characteristic(self, omega: Tensor) -> Tensor:
         """Weighted sum of the K characteristic functions."""
@@ -300,7 +314,7 @@ class KernelMeasure(BaseMeasure):
         super().__init__()
         self.register_buffer("bandwidth", bandwidth)
 
-    def formula(self) -> Formula:
+    def formula(self, *, shortcuts: bool = False) -> Formula:
         """Zero: the density of Lebesgue measure is one."""
         return Formula(lambda x: 0 * x[:, 0])
 

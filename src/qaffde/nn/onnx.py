@@ -16,8 +16,15 @@ from torch import Tensor
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
-from qaffde.nn import BornMixture, Density, MappedMixture
+from qaffde.nn import (
+    BornMixture,
+    Density,
+    RealColumn,
+    TableDensity,
+    TensorTrain,
+)
 from qaffde.nn.base import formula_of
+from qaffde.nn.tensor_train import OUT
 
 INPUT, OUTPUT = "X", "log_density"
 OPSET = 18
@@ -41,21 +48,31 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
     if isinstance(density, BornMixture):
         terms, log_mass = density.terms, density.log_mass
         return lambda x: reduce(torch.logaddexp, [t.log_density(x) for t in terms]) - log_mass
-    if isinstance(density, MappedMixture):
-        inner, maps = log_density_of(density.density), density.maps.table()
+    if isinstance(density, TableDensity) and (inner := _of_lines(density)) is not None:
+        maps = density.maps
 
         def mapped(x: Any) -> Any:
             z, log_slope = maps(x)
             return inner(z) + log_slope
 
         return mapped
-    formula = formula_of(density, None, lattice=False)
+    formula = formula_of(density, None, shortcuts=False)
     if formula.is_closed:
         return formula
     raise FileError(
         f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders, "
         "baselines and tables with kinds or gaps have none); keep the model with save"
     )
+
+
+def _of_lines(density: TableDensity) -> Callable[[Any], Any] | None:
+    """Log-density of the lines behind real columns, of a sum of terms or a whole train."""
+    train: Any = density.density
+    if density.lines is not None:
+        return log_density_of(density.lines)
+    is_whole = isinstance(train, TensorTrain) and OUT not in train.places
+    real = all(isinstance(column, RealColumn) for column in density.columns)
+    return train.log_prob_complete if is_whole and real else None
 
 
 END = 2**62
@@ -217,7 +234,8 @@ def _swapped(operation: str) -> Node:
 
 
 def _reduced(operation: str) -> Node:
-    return lambda g, meta, x, dim: g(operation, x, g.whole([dim]), keepdims=0)
+    """A reduction over one axis or several."""
+    return lambda g, meta, x, dim: g(operation, x, g.whole(np.atleast_1d(dim)), keepdims=0)
 
 
 def _all(g: Graph, meta: Tensor, x: str, dim: int) -> str:
@@ -228,6 +246,8 @@ def _all(g: Graph, meta: Tensor, x: str, dim: int) -> str:
 def _clip(g: Graph, meta: Tensor, x: str, min: Any = -math.inf, max: Any = math.inf) -> str:
     if isinstance(min, Tensor):
         return g("Min", g("Max", x, min), max)
+    if not meta.dtype.is_floating_point:
+        return g("Clip", x, g.whole(min), g.whole(max))
     return g("Clip", x, min, max)
 
 
@@ -251,7 +271,7 @@ def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
         return g("Gather", x, index)
     last = index[-1]
     if last is None:
-        return g("Unsqueeze", x, g.whole([len(index) - 1]))
+        return g("Unsqueeze", x, g.whole([k for k, part in enumerate(index) if part is None]))
     if isinstance(last, slice):
         ends = last.start or 0, END if last.stop is None else last.stop
         return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
@@ -259,10 +279,51 @@ def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
 
 
 def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool) -> str:
-    """Number of edges (d, K) up to values (d, n)."""
-    reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([2])), edges[:, None])
+    """Number of edges (..., K) up to values (..., n)."""
+    reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([-1])), edges[..., None, :])
     whole = g.onnx.TensorProto.INT64
-    return g("ReduceSum", g("Cast", reached, to=whole), g.whole([2]), keepdims=0)
+    return g("ReduceSum", g("Cast", reached, to=whole), g.whole([-1]), keepdims=0)
+
+
+def _ndtr(g: Graph, meta: Tensor, x: str) -> str:
+    """The normal distribution function: runtimes have no error function in double precision.
+
+    The rational function of Hart et al. (1968), to 1e-15, of values up to 7.07: the mass beyond is
+    below 1e-12.
+    """
+    size: Any = g("Min", g("Abs", x), NORMAL_END)
+
+    def polynomial(terms: Sequence[float]) -> Any:
+        total: Any = terms[0]
+        for term in terms[1:]:
+            total = g("Add", g("Mul", total, size), term)
+        return total
+
+    above, below = polynomial(NORMAL_ABOVE), polynomial(NORMAL_BELOW)
+    tail = g("Div", g("Mul", g("Exp", g("Mul", g("Mul", size, size), -0.5)), above), below)
+    return g("Where", g("Greater", x, 0.0), g("Sub", 1.0, tail), tail)
+
+
+NORMAL_END = 7.07
+NORMAL_ABOVE = (
+    0.0352624965998911,
+    0.700383064443688,
+    6.37396220353165,
+    33.912866078383,
+    112.079291497871,
+    221.213596169931,
+    220.206867912376,
+)
+NORMAL_BELOW = (
+    0.0883883476483184,
+    1.75566716318264,
+    16.064177579207,
+    86.7807322029461,
+    296.564248779674,
+    637.333633378831,
+    793.826512519948,
+    440.413735824752,
+)
 
 
 def _nan_to_num(g: Graph, meta: Tensor, x: str, nan: float, posinf: float, neginf: float) -> str:
@@ -283,7 +344,7 @@ def _solve(g: Graph, meta: Tensor, A: Tensor, b: str, *, upper: bool) -> str:
 
 NODES: dict[str, Node] = {
     **{name: _same(name.capitalize()) for name in ("mul", "div", "cos", "sin", "exp")},
-    **{name: _same(name.capitalize()) for name in ("log", "abs", "and", "or")},
+    **{name: _same(name.capitalize()) for name in ("log", "abs", "and", "or", "sqrt")},
     "matmul": _same("MatMul"),
     "ge": _compared("GreaterOrEqual"),
     "le": _compared("LessOrEqual"),
@@ -297,6 +358,9 @@ NODES: dict[str, Node] = {
     "radd": _same("Add"),
     "contiguous": lambda g, meta, x: x,
     "searchsorted": _searchsorted,
+    "special_ndtr": _ndtr,
+    "detach": lambda g, meta, x: x,
+    "to": lambda g, meta, x, dtype: x,
     "nan_to_num": _nan_to_num,
     "getitem": _getitem,
     "square": lambda g, meta, x: g("Mul", x, x),

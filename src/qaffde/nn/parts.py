@@ -22,7 +22,9 @@ MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
 WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
-CIRCLE_PANELS = 128
+CIRCLE_PANELS, BISECTIONS = 128, 64
+MAX_SECTIONS = 1024
+"""Points that quantiles are sought among at once: a few cost as much as one."""
 Region = Tensor | None
 """Of one part: ends (n, 2) on a line or circle, a mask (n, C) of codes, or None for all of it."""
 
@@ -111,6 +113,36 @@ class PartsDensity(Density):
         joint = x.repeat_interleave(len(nodes), 0)
         joint[:, part] = nodes.repeat(len(x))
         return self.log_prob(joint).reshape(len(x), -1) - self.log_prob(x)[:, None]
+
+    def rule_given(self, given: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes and masses (n, m) of the last part, row by row given the others (n, q − 1)."""
+        part = len(self.parts) - 1
+        nodes, weights = self.quadrature(part, breaks)
+        unknown = torch.cat([given, torch.full_like(given[:, :1], torch.nan)], 1)
+        if not part:
+            unknown = torch.full((len(given), 1), torch.nan, dtype=torch.float64)
+        mass = self.log_prob_along(unknown, part, nodes).exp() * weights
+        return nodes.expand_as(mass), mass
+
+    def ppf(self, q: Tensor) -> Tensor:
+        """Quantiles (n,) of one part, a line or a circle, by sections of its cdf."""
+        nodes, is_line = self.quadrature(0, torch.empty(0).double())[0], self.parts[0].is_line
+        ends = (nodes.amin() - 1, nodes.amax() + 1) if is_line else nodes.new_tensor([0.0, 1.0])
+        low, high = (end.expand_as(q).clone() for end in ends)
+        start = -torch.inf if is_line else 0.0
+        m = 2 ** int(math.log2(min(max(MAX_SECTIONS / len(q), 2), 64)))
+        shares = torch.arange(1, m, dtype=torch.float64) / m
+        for _ in range(math.ceil(BISECTIONS / math.log2(m))):
+            inner = torch.lerp(low[:, None], high[:, None], shares)  # (n, m − 1)
+            below = torch.stack([torch.full_like(inner, start), inner], -1).reshape(-1, 2)
+            short = self.probability([below])[0].reshape(inner.shape) < q[:, None]
+            edges = torch.cat([low[:, None], inner, high[:, None]], 1)
+            place = short.sum(1, keepdim=True)
+            low, high = (edges.gather(1, place + k)[:, 0] for k in (0, 1))
+        found = (low + high) / 2
+        if is_line:
+            found = torch.where(q == 0, -torch.inf, torch.where(q == 1, torch.inf, found))
+        return found
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Exact draws, of shape (n, q)."""

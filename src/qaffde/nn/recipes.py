@@ -19,7 +19,7 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.parts import MAX_DEVIATION, Part
+from qaffde.nn.parts import LINE, MAX_DEVIATION, Part
 from qaffde.parameters import check_choice
 
 MAX_FREQUENCY = 1e7
@@ -69,7 +69,10 @@ def _defensive(f: Fields) -> nn.DefensiveDensity:
     return density
 
 
-def _column_map(f: Fields) -> nn.ColumnMap:
+def _real_column(f: Fields) -> nn.RealColumn:
+    if "map" in f:  # in format 2 at first
+        return f["map"]
+    f.require_all(MAP)
     knots, values, (lower, upper) = f["knots"], f["values"], f["ends"]
     for name, part in (("knots", knots), ("values", values)):
         f.require((part.diff() > 0).all(), name, "must rise")
@@ -79,12 +82,7 @@ def _column_map(f: Fields) -> nn.ColumnMap:
         f.require(lower < knots[0] and knots[-1] < upper, "ends", "must lie outside the knots")
     else:
         f.require(f["ends"].isinf().all(), "ends", "need knots")
-    return nn.ColumnMap(**f)
-
-
-def _column_maps(f: Fields) -> nn.ColumnMaps:
-    f.agree("columns", "d", len(f["columns"]))
-    return nn.ColumnMaps(**f)
+    return nn.RealColumn(**f)
 
 
 @check.parametrized
@@ -124,10 +122,25 @@ def _factored(f: Fields) -> nn.FactoredMixture:
 
 
 def _table(f: Fields) -> nn.TableDensity:
-    parts = tuple(part for column in f["columns"] for part in column.parts)
-    f.require(parts == f["density"].parts, "columns", "are not those of the parts")
-    f.agree("columns", "d", len(f["columns"]))
-    return nn.TableDensity(**f)
+    density, columns = f["density"], f["columns"]
+    parts = tuple(part for column in columns for part in column.parts)
+    if isinstance(density, nn.PartsDensity):
+        f.require(parts == density.parts, "columns", "are not those of the parts")
+    else:
+        f.require(all(part.is_line for part in parts), "columns", "are not real")
+        f.require(len(columns) == f.sizes_of(density).get("d"), "columns", "are not all")
+    f.agree("columns", "d", len(columns))
+    return nn.TableDensity(density, columns)
+
+
+def _mapped(f: Fields) -> nn.TableDensity:
+    """Densities behind maps as format 2 first had them."""
+    f["columns"] = list(f.pop("maps"))
+    if isinstance(f["density"], nn.BornMixture):
+        lines, one = f["density"], torch.zeros(1, dtype=torch.float64)
+        level = one.expand(len(lines.terms)).clone()
+        f["density"] = nn.FactoredMixture([LINE] * len(f["columns"]), level, lines, [])
+    return _table(f)
 
 
 def _form(f: Fields) -> TrigonometricForm:
@@ -242,8 +255,22 @@ _units = {
     "noise": optional(positive()),
 }
 
+MAP = {
+    "knots": _knots(),
+    "values": _knots(),
+    "slopes": _knots(above=0.0),
+    "tails": reals(2),
+    "ends": reals(2, finite=False),
+    "inset": reals(2),
+}
+"""Fields of the map of a real column."""
+
 RECIPES |= {
     # Read, but no longer written.
+    "ColumnMap": Recipe(Fields, _real_column, **MAP),
+    "ColumnMaps": Recipe(Fields, lambda f: tuple(f["columns"]), columns=item(list)),
+    "MappedDensity": Recipe(Fields, _mapped, density=item(nn.Density), maps=item(tuple)),
+    "MappedMixture": Recipe(Fields, _mapped, density=item(nn.BornMixture), maps=item(tuple)),
     "Projection": Recipe(Fields, lambda f: f, **_units),
     "ClassBorn": Recipe(
         nn.DefensiveDensity,
@@ -289,30 +316,6 @@ RECIPES |= {
         ("density", "location", "scale"),
         density=item(nn.BornDensity | nn.DefensiveDensity, q="d", C="C"),
         **_units,
-    ),
-    "ColumnMap": Recipe(
-        nn.ColumnMap,
-        _column_map,
-        knots=_knots(),
-        values=_knots(),
-        slopes=_knots(above=0.0),
-        tails=reals(2),
-        ends=reals(2, finite=False),
-        inset=reals(2),
-    ),
-    "ColumnMaps": Recipe(
-        nn.ColumnMaps,
-        _column_maps,
-        lambda maps: {"columns": list(maps.columns)},
-        columns=check.items(item(nn.ColumnMap), least=1),
-    ),
-    "MappedDensity": Recipe(
-        nn.MappedDensity,
-        density=item(nn.StandardizedDensity, d="d"),
-        maps=item(nn.ColumnMaps, d="d"),
-    ),
-    "MappedMixture": Recipe(
-        nn.MappedMixture, density=item(nn.BornMixture, d="d"), maps=item(nn.ColumnMaps, d="d")
     ),
     "BornMixture": Recipe(
         nn.BornMixture,
@@ -383,7 +386,14 @@ RECIPES |= {
         start=_matrix,
         end=_matrix,
     ),
-    "RealColumn": Recipe(nn.RealColumn, map=item(nn.ColumnMap)),
+    "RealColumn": Recipe(
+        nn.RealColumn,
+        _real_column,
+        lambda column: {name: getattr(column, name) for name in MAP},
+        (),
+        map=item(nn.RealColumn),
+        **MAP,
+    ),
     "CircleColumn": Recipe(nn.CircleColumn, period=number(0), start=number()),
     "CodeColumn": Recipe(
         nn.CodeColumn, size=check.whole(), first=check.whole(-(2**53)), has_order=item(bool)
@@ -393,7 +403,7 @@ RECIPES |= {
         nn.TableDensity,
         _table,
         lambda table: {"density": table.density, "columns": list(table.columns)},
-        density=item(nn.PartsDensity),
+        density=item(nn.PartsDensity | nn.StandardizedDensity),
         columns=check.items(item(nn.TableColumn), least=1),
     ),
     "UniformLaw": Recipe(UniformLaw),

@@ -179,15 +179,29 @@ class TensorTrain(PartsDensity):
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) of the known parts of x (n, d): NaN is integrated out."""
         if len(x) and not x.isnan().any():
-            bases = self._own_bases()
-            laws = [basis.log_law(x[:, k]).to(self.start) for k, basis in enumerate(bases)]
-            return self.contract(self.operators(x)) + torch.stack(laws).sum(0)
+            if OUT in self.places:
+                return self.contract(self.operators(x)) + self._log_laws(x)
+            size = self._block_size(min(len(self.start), self.end.shape[1]))
+            return torch.cat([self.log_prob_complete(rows) for rows in x.split(size)])
         log_p = self.start.new_zeros(len(x))
         for rows in _same_gaps(x):
             known = (~x[rows[0]].isnan()).nonzero()[:, 0].tolist()
             if known:
                 log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
         return log_p
+
+    def log_prob_complete(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of rows (n, d) without gaps, by operations that do not see values."""
+        found = (
+            cast("ColumnBasis", basis).loaded(x[:, place], V)
+            for basis, place, V in zip(self.bases, self.places, self.loadings, strict=True)
+        )
+        return self._log_square(found) + self._log_laws(x)
+
+    def _log_laws(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of independent parts (n, d)."""
+        bases = self._own_bases()
+        return sum(basis.log_law(x[:, k]).to(self.start.dtype) for k, basis in enumerate(bases))  # type: ignore[return-value]
 
     @torch.no_grad()
     def spectrum(self) -> Tensor:
@@ -207,8 +221,8 @@ class TensorTrain(PartsDensity):
         found = self._free_operators()
         for t, place in enumerate(self.places):
             if place != OUT and not x[0, place].isnan():
-                e = cast("ColumnBasis", self.bases[t]).values(x[:, place])
-                found[t] = e.to(self.start) @ self.loadings[t].T
+                basis = cast("ColumnBasis", self.bases[t])
+                found[t] = basis.loaded(x[:, place], self.loadings[t])
         return found
 
     def _free_operators(self) -> list[Operator]:
@@ -218,24 +232,23 @@ class TensorTrain(PartsDensity):
         """Logarithm (n,) of the integral of ‖Ψ‖² under the operators of each part."""
         pure = all(Q.ndim == 2 for Q in operators)
         rows = min(len(self.start), self.end.shape[1]) if pure else max(self.bonds)
-        n, size = max(map(len, operators)), max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
+        n, size = max(map(len, operators)), self._block_size(rows)
         blocks = [
             [Q[k : k + size] if len(Q) > 1 else Q for Q in operators] for k in range(0, n, size)
         ]
         return torch.cat([self._log_square(o) if pure else self._log_trace(o) for o in blocks])
 
-    def _log_square(self, v: Sequence[Operator]) -> Tensor:
+    def _block_size(self, rows: int) -> int:
+        """Points at a time, each with a matrix of some rows."""
+        return max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
+
+    def _log_square(self, v: Iterable[Operator]) -> Tensor:
         """Contraction of amplitudes Ψ, from the side that has fewer of them."""
         mixers = list(self.mixers)
         if len(self.start) <= self.end.shape[1]:
             return log_norm(self.start, mixers, v, self.end)
-        back = [W.T for W in mixers[:0:-1]]
-        return log_norm(
-            self.end.T,
-            [torch.eye(v[0].shape[1]).to(self.end), *back],
-            v[::-1],
-            mixers[0].T @ self.start.T,
-        )
+        back = [torch.eye(len(self.end)).to(self.end), *(W.T for W in mixers[:0:-1])]
+        return log_norm(self.end.T, back, list(v)[::-1], mixers[0].T @ self.start.T)
 
     def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
         rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)

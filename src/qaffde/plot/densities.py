@@ -82,9 +82,10 @@ class GridPanel(Panel):
     @property
     def mass(self) -> float:
         """Mass that is drawn, or said to be at an atom."""
-        if self.has_atoms:
-            return 1.0
-        return float(self.density.sum()) * cell_size(self.scales)
+        drawn = float(self.density.sum()) * cell_size(self.scales)
+        if len(self.scales) == 1:
+            return drawn + (self.scales[0].atom or 0.0)
+        return 1.0 if self.has_atoms else drawn
 
     @property
     def has_atoms(self) -> bool:
@@ -116,17 +117,9 @@ class CurvePanel(GridPanel):
         (scale,) = self.scales
         ordered = sorted(zip(self.masses, self.levels, strict=True), reverse=True)
         regions = [(f"{percent(m)} of the mass", self.density >= level) for m, level in ordered]
-        top = 1.08 * ceiling(self.density)
-        if scale.is_counted:
-            draw_counted(ax, scale, self.density, inside=regions)
-        else:
-            self._draw_regions(ax, scale, regions)
-            draw_line(ax, scale, self.density, color=DENSITY)
-            label_spikes(ax, scale.points, self.density, top)
-        height = "probability" if scale.is_counted else "density"
-        ax.set(xlabel=scale.name, ylabel=height, xlim=scale.ends, ylim=(0, top))
+        self.draw_curve(ax, 1.08, regions)
+        ax.set(xlabel=scale.name, ylabel="probability" if scale.is_counted else "density")
         scale.set_axis(ax.xaxis)
-        draw_atom(ax, scale)
         place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
         ax.annotate(share_text(self.mass), (1, 0), (0, -28), color="0.35", size=8.5, **place)
         if self.rows is not None and scale.is_counted:
@@ -137,14 +130,25 @@ class CurvePanel(GridPanel):
             ax.vlines(self.rows[:, 0], 0, 0.035, label="data", **at)
         ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
 
-    def _draw_regions(
-        self, ax: Any, scale: Scale, regions: Sequence[tuple[str, NDArray[np.bool_]]]
+    def draw_curve(
+        self, ax: Any, room: float, regions: Sequence[tuple[str, NDArray[np.bool_]]] | None = None
     ) -> None:
-        for (label, inside), alpha in zip(
-            regions, np.linspace(0.22, 0.5, len(regions)), strict=True
-        ):
-            style = {"color": DENSITY, "alpha": alpha, "lw": 0}
-            ax.fill_between(scale.points, self.density, where=inside, label=label, **style)
+        """Draw a curve and its regions, or all below it, or bars or stems; and an atom."""
+        (scale,) = self.scales
+        top, shown = room * ceiling(self.density), regions or ()
+        if scale.is_counted:
+            draw_counted(ax, scale, self.density, inside=shown)
+        else:
+            alphas = np.linspace(0.22, 0.5, len(shown))
+            for (label, inside), alpha in zip(shown, alphas, strict=True):
+                style = {"color": DENSITY, "alpha": alpha, "lw": 0}
+                ax.fill_between(scale.points, self.density, where=inside, label=label, **style)
+            if regions is None:
+                ax.fill_between(*closed(scale, self.density), color=DENSITY, alpha=0.2, lw=0)
+            draw_line(ax, scale, self.density, color=DENSITY, lw=1.6 if regions is None else 2)
+            label_spikes(ax, scale.points, self.density, top)
+        ax.set(xlim=scale.ends, ylim=(0, top))
+        draw_atom(ax, scale)
 
 
 @dataclass(frozen=True)
@@ -293,26 +297,15 @@ class PairsPanel(Panel):
             raise ValueError(f"pairs of {d} columns need axes of shape ({d}, {d})")
         for (i, j), place in np.ndenumerate(axes):
             if i == j:
-                self._draw_curve(place, self.curves[i])
+                self.curves[i].draw_curve(place, 1.15)
+                place.set_yticks([])
+                place.spines["left"].set_visible(False)
             elif i > j:
                 self.planes[i, j].draw_plane(place, 0.8)
             else:
                 self._draw_dots(place, i, j)
             self._label(place, i, j)
         axes[0, 0].figure.align_ylabels(axes[:, 0])
-
-    def _draw_curve(self, ax: Any, curve: CurvePanel) -> None:
-        (scale,) = curve.scales
-        top = 1.15 * ceiling(curve.density)
-        if scale.is_counted:
-            draw_counted(ax, scale, curve.density)
-        else:
-            ax.fill_between(*closed(scale, curve.density), color=DENSITY, alpha=0.2, lw=0)
-            draw_line(ax, scale, curve.density, color=DENSITY, lw=1.6)
-            label_spikes(ax, scale.points, curve.density, top)
-        ax.set(xlim=scale.ends, yticks=[], ylim=(0, top))
-        draw_atom(ax, scale)
-        ax.spines["left"].set_visible(False)
 
     def _draw_dots(self, ax: Any, i: int, j: int) -> None:
         if self.dots is None:

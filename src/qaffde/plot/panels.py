@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.columns import Column, resolve_columns
 from qaffde.kinds import Atom, Integer, Kind, Real
-from qaffde.nn import BornMixture, MappedMixture, TableDensity, expand
+from qaffde.nn import BornMixture, TableDensity, expand
 from qaffde.nn.calculus.slices import Slices, cell_edges
+from qaffde.nn.table_cells import Side, plane_of, side_of
 from qaffde.plot.scales import Scale, scale_of
 from qaffde.plot.style import percent
 from qaffde.streams.names import framed, names_in
@@ -168,6 +169,8 @@ def cell_density(model: Any, scales: Sequence[Scale]) -> Array:
     mixture, n = _mixture_of(model), len(scales[0].points)
     if mixture is None:
         return _means(model, scales)
+    if isinstance(mixture, TableDensity) and mixture.lines is None:
+        return _table_masses(mixture, scales) / cell_size(scales)
     ends = [scale.ends for scale in scales]
     if len(ends) == 1:
         return _side(mixture, ends[0], n)[1:-1].numpy() / cell_size(scales)
@@ -178,25 +181,41 @@ def cell_density(model: Any, scales: Sequence[Scale]) -> Array:
     return fine.reshape(n, parts, n, parts).sum((1, 3)).numpy() / cell_size(scales)
 
 
-def _mixture_of(model: Any) -> BornMixture | MappedMixture | None:
+def _table_masses(density: TableDensity, scales: Sequence[Scale]) -> Array:
+    """Masses of cells of a table, beside its atoms."""
+    alone = [density] if len(scales) == 1 else [density.marginal([k]) for k in (0, 1)]
+    pairs = list(zip(scales, alone, strict=True))
+    sides = [side_of(column, torch.as_tensor(scale.edges)) for scale, column in pairs]
+    mass = (sides[0].mass if len(scales) == 1 else plane_of(density, *sides)).numpy()
+    kept = [_kept(scale, side) for scale, side in zip(scales, sides, strict=True)]
+    return np.asarray(kept[0] @ mass if len(kept) == 1 else kept[0] @ mass @ kept[1].T)
+
+
+def _kept(scale: Scale, side: Side) -> Array:
+    """Which cells (n, m) of a side are those of a scale."""
+    if scale.is_counted:
+        return (scale.points[:, None] == side.points.numpy()).astype(np.float64)
+    return np.eye(len(scale.points), len(side.points), 1)
+
+
+def _mixture_of(model: Any) -> BornMixture | TableDensity | None:
     """The density as a sum of terms that can be integrated, if it is one."""
     if not isinstance(model, BornEstimator):
         return None
     try:
-        density = expand(model.density_)
-        return None if isinstance(density, TableDensity) else density
+        return expand(model.density_)
     except (TypeError, ValueError):  # of an infinite base measure
         return None
 
 
-def _side(mixture: BornMixture | MappedMixture, ends: tuple[float, float], n: int) -> torch.Tensor:
+def _side(mixture: BornMixture | TableDensity, ends: tuple[float, float], n: int) -> torch.Tensor:
     """Masses (n + 2,) of even cells of one column and, first and last, beyond them."""
     return mixture.cdf(cell_edges(*ends, n)[:, None])[0].diff()
 
 
 def _means(model: Any, scales: Sequence[Scale]) -> Array:
-    """Means over even points of the cells; values that are counted are their own cells."""
-    parts = [1 if scale.is_counted else SUBPOINTS[len(scales)] for scale in scales]
+    """Means over even points of the cells."""
+    parts = [SUBPOINTS[len(scales)]] * len(scales)
     axes = [_subpoints(scale, n) for scale, n in zip(scales, parts, strict=True)]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(scales))
     shape = [size for s, n in zip(scales, parts, strict=True) for size in (len(s.points), n)]

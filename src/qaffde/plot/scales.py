@@ -16,25 +16,13 @@ MAX_TICKS = 12
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells of one column: intervals of a line or a circle, integers, or categories.
-
-    Parameters
-    ----------
-    name : str
-    points : ndarray of shape (n,)
-        Middles of the cells.
-    step : float
-        Their measure: a length, or one for values that are counted.
-    kind : Kind
-    atom : float, optional
-        Probability of the value of an atom, which is none of the cells.
-    """
+    """Cells of one column: intervals of a line or a circle, integers, or categories."""
 
     name: str
-    points: Array
-    step: float
+    points: Array  # (n,), middles of the cells
+    step: float  # their measure: a length, or one for values that are counted
     kind: Kind
-    atom: float | None = None
+    atom: float | None = None  # probability of the value of an atom, which is none of the cells
 
     @property
     def is_counted(self) -> bool:
@@ -82,14 +70,9 @@ def scale_of(name: str, kind: Kind, ends: tuple[float, float], n: int) -> Scale:
         ends = kind.start, kind.start + kind.period
     rest = kind.rest if isinstance(kind, Atom) else kind
     if isinstance(rest, Real):
-        ends = np.clip(ends, *_known(rest)).tolist()
+        ends = np.clip(ends, *rest.ends).tolist()
     edges = np.linspace(*ends, n + 1)
     return Scale(name, (edges[1:] + edges[:-1]) / 2, float(edges[1] - edges[0]), kind)
-
-
-def _known(kind: Real) -> tuple[float, float]:
-    lower, upper = kind.lower, kind.upper
-    return -np.inf if lower is None else lower, np.inf if upper is None else upper
 
 
 def shortened(label: str, most: int = 12) -> str:
@@ -104,15 +87,9 @@ def draw_counted(
     *,
     inside: Sequence[tuple[str, NDArray[np.bool_]]] = (),
 ) -> None:
-    """Probabilities as bars of categories or stems of integers, darker within regions.
+    """Probabilities (n,) as bars of categories or stems of integers, darker `inside` regions.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    scale : Scale
-    mass : ndarray of shape (n,)
-    inside : sequence of (label, mask of shape (n,))
-        Regions, the largest one first.
+    Regions are pairs of a label and a mask of shape (n,), the largest one first.
     """
     alphas = np.linspace(0.45, 0.9, len(inside))
     parts = [("", np.ones(len(mass), dtype=bool), 0.22 if inside else 0.7)]

@@ -6,7 +6,6 @@ from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
 from qaffde.selection.solver import solve
 from qaffde.selection.summary import Moments, Source, Summary, summarize
-from qaffde.selection.tables import TablePlan
 from qaffde.training.classes import LabeledRows
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "SelectionPolicy",
     "Source",
     "Summary",
-    "TablePlan",
     "Trial",
     "select",
     "solve",

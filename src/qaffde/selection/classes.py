@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, ColumnMaps
+from qaffde.nn import BaseMeasure
 from qaffde.selection.base_measure import BaseSpec
+from qaffde.selection.columns import Maps
 from qaffde.selection.plan import CLASSIFIER, Choice, ModelSpec, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Search, Split
@@ -114,9 +115,7 @@ class Classes(Method):
             mixture_ridge=policy.class_measure_ridge,
         )
 
-    def frame(
-        self, summary: Summary, maps: ColumnMaps | None, names: Sequence[str] | None
-    ) -> Frame:
+    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> Frame:
         """Centered and scaled columns, or principal components."""
         return principal_frame(summary, self.spec.n_components, self.policy)
 

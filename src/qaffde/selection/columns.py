@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from qaffde.nn import ColumnMap, ColumnMaps
+from qaffde.nn import RealColumn
+from qaffde.nn.maps import MapTable
 from qaffde.schema import has_atom
 from qaffde.selection.base_measure import n_distinct
 from qaffde.selection.plan import ModelSpec
@@ -27,6 +28,8 @@ from qaffde.selection.summary import Moments, Summary
 from qaffde.training.closed_form import effective_count
 
 Array = NDArray[Any]
+Maps = tuple[RealColumn, ...]
+"""One for each column."""
 
 TAIL_ROWS = 10
 """Rows beyond the first and the last knot."""
@@ -53,7 +56,7 @@ def learned_maps(
     *,
     show_zero: bool,
     skip_normal: bool = False,
-) -> ColumnMaps:
+) -> Maps:
     """Maps of columns to their normal scores.
 
     A map may go through few quantiles or many: the likelihood of the column's own values decides,
@@ -83,13 +86,13 @@ def learned_maps(
         is_free = bool(best.ends.isinf().all())
         is_normal = _gaussian_likelihood(values, share, count) > worth
         skipped = is_normal or has_atom(share)
-        maps.append(ColumnMap() if skip_normal and is_free and skipped else best)
-    return ColumnMaps(maps)
+        maps.append(RealColumn() if skip_normal and is_free and skipped else best)
+    return tuple(maps)
 
 
 def _best(
     values: Array, share: Array, ends: Tensor, n: int, count: float
-) -> tuple[ColumnMap, float]:
+) -> tuple[RealColumn, float]:
     """The best map of a column through at most n even quantiles, and its worth."""
     sizes = [4 * 2**k for k in range(10) if 4 * 2**k < n] + [n]
     maps = [_learned(values, share, ends, size) for size in sizes]
@@ -98,11 +101,11 @@ def _best(
     return maps[best], worth[best]
 
 
-def _likelihood(column: ColumnMap, values: Array, share: Array) -> float:
+def _likelihood(column: RealColumn, values: Array, share: Array) -> float:
     """Mean log-density of a column behind its map, but for the constant of the normal law."""
     chosen = slice(None, None, -(-len(values) // MAX_JUDGED))
     x, weight = torch.from_numpy(values[chosen].copy()), torch.from_numpy(share[chosen].copy())
-    z, log_slope = ColumnMaps([column])(x[:, None])
+    z, log_slope = column.encode(x)
     return float(((log_slope - z[:, 0].square() / 2) @ weight) / weight.sum())
 
 
@@ -112,10 +115,10 @@ def _gaussian_likelihood(values: Array, share: Array, count: float) -> float:
     return float(-np.log(max(variance, 1e-300)) / 2 - 0.5 - 2 / count)
 
 
-def bounded_maps(summary: Summary, ends: Tensor) -> ColumnMaps:
+def bounded_maps(summary: Summary, ends: Tensor) -> Maps:
     """Maps that change columns with known ends near those ends only, and no other columns."""
-    return ColumnMaps(
-        ColumnMap() if own.isnan().all() else _bounded(*_sorted(summary, k), own)
+    return tuple(
+        RealColumn() if own.isnan().all() else _bounded(*_sorted(summary, k), own)
         for k, own in enumerate(ends.T)
     )
 
@@ -125,9 +128,9 @@ def n_quantiles(count: float, policy: SelectionPolicy) -> int:
     return int(min(policy.max_knots, max(4, round(0.7 * count**0.45))))
 
 
-def n_knots(maps: ColumnMaps) -> int:
+def n_knots(maps: Maps) -> int:
     """Number of knots of all maps."""
-    return sum(len(maps[k].knots) for k in range(len(maps)))
+    return sum(len(column.knots) for column in maps)
 
 
 def _own(ends: Tensor | None, column: int) -> Tensor:
@@ -141,10 +144,10 @@ def _sorted(summary: Summary, column: int) -> tuple[Array, Array]:
     return values, share / share.sum()
 
 
-def _learned(values: Array, share: Array, ends: Tensor, n: int) -> ColumnMap:
+def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
     """Map to normal scores through about n quantiles; the identity of a constant."""
     if len(values) < 3:
-        return ColumnMap()
+        return RealColumn()
     outer = ends.numpy()
     inside = (values > outer[0] if not np.isnan(outer[0]) else values == values) & (
         values < outer[1] if not np.isnan(outer[1]) else values == values
@@ -153,13 +156,13 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> ColumnMap:
     place = np.unique(np.searchsorted(level, _levels(n, len(values))).clip(0, len(values) - 1))
     place = place[inside[place]]
     knots, scores = values[place], ndtri(level[place])
-    distinct = np.concatenate([[True], np.diff(knots) > 1e-9 * np.ptp(values)])
+    distinct = np.concatenate([[True], np.diff(knots) > 1e-9 * _width(values)])
     knots, scores = knots[distinct], scores[distinct]
     if len(knots) < 2:
-        return ColumnMap()
+        return RealColumn()
     slopes = knot_slopes(knots, scores)
     rates = _rate(scores[::-1], slopes[::-1]), _rate(scores, slopes)
-    return ColumnMap(
+    return RealColumn(
         torch.from_numpy(knots),
         torch.from_numpy(scores),
         torch.from_numpy(slopes),
@@ -169,25 +172,30 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> ColumnMap:
     )
 
 
-def _bounded(values: Array, share: Array, ends: Tensor) -> ColumnMap:
+def _bounded(values: Array, share: Array, ends: Tensor) -> RealColumn:
     """Map that is the identity but near the ends."""
     cumulative = np.cumsum(share)
     low, high = values[np.searchsorted(cumulative, (EDGE, 1 - EDGE)).clip(0, len(values) - 1)]
     lower, upper = ends.tolist()
-    span = np.ptp(values) or 1.0
+    span = _width(values) or 1.0
     low = low if not low <= lower else lower + EDGE * span
     high = high if not high >= upper else upper - EDGE * span
     if not low < high:
         low, high = np.nanmax([lower, low - EDGE * span]), np.nanmin([upper, high + EDGE * span])
         low, high = 0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high
     knots = torch.tensor([low, high], dtype=torch.float64)
-    return ColumnMap(
+    return RealColumn(
         knots,
         knots,
         torch.ones_like(knots),
         ends=torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends),
         inset=_inset(values, ends),
     )
+
+
+def _width(values: Array) -> float:
+    """Range of distinct values, rising, but for the outer ones: one corrupt row changes little."""
+    return float(np.ptp(np.quantile(values, (0.1, 0.9), method="closest_observation")))
 
 
 def _levels(n: int, n_values: int) -> Array:
@@ -239,7 +247,7 @@ def _inset(values: Array, ends: Tensor) -> Tensor:
     """Half the distance between an end and the next value inside; zero where there is no end."""
     lower, upper = ends.tolist()
     inset = torch.zeros(2, dtype=torch.float64)
-    least = 1e-9 * (np.ptp(values) or 1.0)
+    least = 1e-9 * (_width(values) or 1.0)
     if not np.isnan(lower):
         inset[0] = max(least, (values[values > lower].min(initial=np.inf) - lower) / 2)
     if not np.isnan(upper):
@@ -270,45 +278,46 @@ def _skewness(values: Array) -> float:
     return float(abs(high + low - 2 * middle) / max(high - low, 1e-300))
 
 
-def mapped_summary(summary: Summary, maps: ColumnMaps) -> Summary:
+def mapped_summary(summary: Summary, maps: Maps) -> Summary:
     """The summary of the mapped columns: counts and ends of all rows, moments of the sample."""
-    whole, rows = summary.moments, maps(summary.rows)[0]
+    table = MapTable.of(maps)
+    whole, rows = summary.moments, table(summary.rows)[0]
     sample = Moments.of(rows, summary.weight)
     moments = replace(
-        whole, ends=maps(whole.ends)[0], mean=sample.mean, covariance=sample.covariance
+        whole, ends=table(whole.ends)[0], mean=sample.mean, covariance=sample.covariance
     )
     return replace(summary, moments=moments, rows=rows)
 
 
-Judge = Callable[[ColumnMaps | None], tuple[Tensor, Tensor]]
+Judge = Callable[[Maps | None], tuple[Tensor, Tensor]]
 """Held-out log-densities in the units of the data, and weights, of the best model behind maps."""
 
 
 def choose_maps(
     summary: Summary, spec: ModelSpec, policy: SelectionPolicy, judge: Judge
-) -> ColumnMaps | None:
+) -> Maps | None:
     """Maps of the columns: those that were asked for, or the better ones of two.
 
-    Columns as they are, but for known ends, are compared with normal scores by a short search for
-    a model of each. Maps are learned from rows that are held out too: every knot is a number
-    that was fitted, which makes held-out rows look better by 1/n nats (Akaike, 1974).
+    Columns as they are, but for known ends, are compared with normal scores by a mixture of each.
+    Maps are learned from rows that are held out too: every knot is a number that was fitted,
+    which makes held-out rows look better by 1/n nats (Akaike, 1974). Maps must win by some
+    standard errors; where they have an end that the rows show, it is enough not to lose by them.
     """
     d = summary.rows.shape[1]
     ends, known = spec.ends(d), spec.box_ends(d, policy)
     plain = None if ends is None or known is not None else bounded_maps(summary, ends)
-    if spec.transformation == "auto" and (
-        spec.has_bandwidth or n_distinct(summary.rows) < policy.mapped_rows
-    ):
-        return plain
     is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
+    if is_auto and (spec.has_bandwidth or n_distinct(summary.rows) < policy.mapped_rows):
+        return plain
     learned = learned_maps(summary, ends, policy, show_zero=show_zero, skip_normal=is_auto)
-    if not learned.mapped:
+    if not n_knots(learned):
         return plain
     if not is_auto:
         return learned
     (before, weight), (after, _) = judge(plain), judge(learned)
     if len(before) != len(after):  # rows that differ by rounding alone have become the same
         return plain
-    fitted = n_knots(learned) / effective_count(summary.weight)
-    close = indistinct(before, after - fitted, weight, policy.map_errors)
-    return plain if close else learned
+    after = after - n_knots(learned) / effective_count(summary.weight)
+    if plain is None and any(column.ends.isfinite().any() for column in learned):
+        return learned if indistinct(after, before, weight, policy.map_errors) else plain
+    return plain if indistinct(before, after, weight, policy.map_errors) else learned

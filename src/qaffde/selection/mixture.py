@@ -14,6 +14,7 @@ import torch
 from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
+from qaffde import functional as QF
 from qaffde.nn import GaussianMeasure
 
 MAX_ITER, TOLERANCE = 40, 2e-5
@@ -24,7 +25,7 @@ LOG_NOTHING = -80.0
 """Logarithm of a share that adds nothing; exponentials that underflow are slow."""
 SCATTER = 1e-2
 """Of a component without rows, in variances of all rows."""
-CLUSTER_ITER, CLUSTER_ROWS = 10, 20_000
+CLUSTER_ITER, CLUSTER_ROWS = 10, 5000
 PASSES, MAX_BATCHES = 4, 20
 """Passes over mini-batches, and the most of these."""
 BATCH_ROWS = 4
@@ -55,24 +56,12 @@ class Monomials:
         self.Z = Z
         self.weight = torch.ones(len(Z), dtype=Z.dtype) if weight is None else weight
         self.rows, self.columns = torch.triu_indices(Z.shape[1], Z.shape[1])
-        ones = torch.ones(len(Z), 1, dtype=Z.dtype)
-        products = Z[:, self.rows] * Z[:, self.columns]
-        self.values = torch.cat([ones, Z, products], dim=1).to(dtype)
+        self.values = QF.monomials(Z).to(dtype)
 
     def coefficients(self, mixture: GaussianMeasure) -> Tensor:
         """Coefficients (K, ·) of the weighted log-densities of the components."""
-        d = self.Z.shape[1]
-        precision = torch.cholesky_inverse(mixture.cholesky)
-        linear = torch.einsum("kij,kj->ki", precision, mixture.means)
-        twice = torch.where(self.rows == self.columns, 0.5, 1.0).to(self.Z)
-        quadratic = -twice * precision[:, self.rows, self.columns]
-        log_det = mixture.cholesky.diagonal(dim1=1, dim2=2).log().sum(1)
-        constant = (
-            mixture.weights.log()
-            - (d * math.log(2 * math.pi) + (mixture.means * linear).sum(1)) / 2
-        )
-        parts = [(constant - log_det)[:, None], linear, quadratic]
-        return torch.cat(parts, dim=1).to(self.values)
+        parts = mixture.weights.log(), mixture.means, mixture.cholesky
+        return QF.gaussian_coefficients(*parts).T.to(self.values)
 
     def log_terms(self, mixture: GaussianMeasure) -> Iterator[Tensor]:
         """Weighted log-densities (K, m) of the components at m rows, block by block."""
@@ -188,6 +177,11 @@ def fit_mixture(
     return safe
 
 
+def coarse_dtype(Z: Tensor) -> torch.dtype:
+    """Precision of early iterations: float32, unless squares of far rows need more."""
+    return torch.float32 if Z.abs().max() < FAR else torch.float64
+
+
 def start_mixture(
     rows: Monomials,
     n_components: int,
@@ -202,8 +196,10 @@ def start_mixture(
     Of clusters and of a `smaller` mixture of half the size, each of whose components is split in
     two, the start that is more likely after one pass goes on.
     """
+    if n_components == 1:
+        return _improved(rows, _clusters(rows, 1, generator), ridge)[1]
     order = torch.randperm(len(rows.Z), generator=generator)
-    coarse = torch.float32 if rows.Z.abs().max() < FAR else torch.float64
+    coarse = coarse_dtype(rows.Z)
     single = Monomials(rows.Z[order], rows.weight[order], coarse)
     starts = [_clusters(rows, n_components, generator)]
     if smaller is not None and 2 * len(smaller.weights) == n_components:

@@ -12,14 +12,19 @@ from qaffde import functional as QF
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
-    ColumnMaps,
+    BornMixture,
     DefensiveDensity,
     Density,
+    FactoredMixture,
     FourierFeatures,
     GaussianMeasure,
-    MappedDensity,
     StandardizedDensity,
+    TableColumn,
+    TableDensity,
 )
+from qaffde.nn.calculus.mixture import born_terms, constant_form
+from qaffde.nn.columns import encode_columns
+from qaffde.nn.maps import MapTable
 from qaffde.parameters import (
     MAX_BANDWIDTH,
     ComputeConfig,
@@ -30,12 +35,21 @@ from qaffde.parameters import (
     holds_numbers,
     read_bounds,
 )
+from qaffde.schema import Schema
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Part
+from qaffde.selection.table_mixture import TableMixture, TableRows
 from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums, LabeledRows
-from qaffde.training.closed_form import READINGS, Sums
+from qaffde.training.closed_form import (
+    SPECTRUM_WIDENING,
+    Sums,
+    effective_count,
+    read_density,
+)
 
+Columns = tuple[TableColumn, ...] | None
+Fitted = StandardizedDensity | TableDensity
 CLASSIFIER = "classifier"
 METHODS = ("closed_form", "likelihood", CLASSIFIER)
 CLASS_MEASUREMENTS = ("auto", "generative", *MEASUREMENTS, "gradient")
@@ -91,18 +105,38 @@ class ModelSpec:
         kinds = (kind for kind in FEATURES if not (classes and kind == "lattice"))
         check_choice("features", self.features, kinds)
         check_base_measure(self.base_measure, BASE_MEASURES)
-        check_choice("measurement", self.measurement, CLASS_MEASUREMENTS if classes else READINGS)
+        measurements = CLASS_MEASUREMENTS if classes else SPECTRUM_WIDENING
+        check_choice("measurement", self.measurement, measurements)
         check_share("ridge", self.ridge, auto=True)
         if self.n_components is not None:
             check_count("n_components", self.n_components, auto=True)
         if self.transformation is not None:
             check_choice("transformation", self.transformation, TRANSFORMATIONS)
+
+    def check_ends(self) -> None:
+        """Reject known ends of real columns where there is nothing that could have them."""
         boxed = self.base_measure in ("auto", "box")
         if self.bounds is not None and not boxed and self.transformation != "normal":
             raise ValueError(
                 "without maps of columns known ends are those of a box, but "
                 f"base_measure={self.base_measure!r} and transformation={self.transformation!r}; "
                 'leave them out, or set base_measure="box" or transformation="normal"'
+            )
+
+    def check_mixture(self) -> None:
+        """Reject what a table with kinds of columns or gaps cannot have."""
+        for name in ("n_features", "bandwidth", "rank", "features"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or value != "auto":
+                raise ValueError(
+                    f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
+                    f"Fourier features: its density is a mixture. Leave {name}='auto'"
+                )
+        if isinstance(self.base_measure, str) and self.base_measure not in ("auto", "mixture"):
+            raise ValueError(
+                f"base_measure={self.base_measure!r}, but the base measure of a table with kinds "
+                "of columns or gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of "
+                "components"
             )
 
     @property
@@ -124,10 +158,7 @@ class ModelSpec:
         return (many or self.transformation == "normal") and self.base_measure != "kernel"
 
     def box_ends(self, d: int, policy: SelectionPolicy) -> Tensor | None:
-        """Known ends, of shape (2, d), where they are those of a box and not of maps.
-
-        They are if all are known and the box may be the base measure, or if there are no maps.
-        """
+        """Known ends, of shape (2, d), where they are those of a box and not of maps."""
         ends = self.ends(d)
         if ends is None or not self.may_map(d, policy) or self.is_given:
             return ends
@@ -272,8 +303,9 @@ class Plan:
         In the units of z.
     base : str
         Description of the base measure.
-    measure : BaseMeasure
-        Of z.
+    measure : BaseMeasure, or TableMixture of a table with kinds of columns or gaps
+        Of z. A table has no Fourier features but the constant one: its density is the mixture
+        after one more iteration of expectation–maximization over all rows of a fit.
     features : FourierFeatures
         Of z.
     reach : Tensor of shape (2, q)
@@ -285,7 +317,8 @@ class Plan:
     rank : int, float or "auto"
     ridge : float
         Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
-        the closed form of a classifier: that of ρ̄, the mean density matrix of the classes.
+        the closed form of a classifier: that of ρ̄, the mean density matrix of the classes. Of a
+        table: the variance that is added to every line of a component.
     min_trace, background, background_spread, tolerance
         As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`. There is no background
         where all ends of a box are known: beyond them is nothing.
@@ -295,8 +328,11 @@ class Plan:
         Candidates that were compared.
     axes, noise : Tensors of shapes (d, q), (), optional
         Of a classifier: principal axes, and the variance in other directions.
-    maps : ColumnMaps, optional
-        Maps of the columns in front of the units; x stands for the mapped columns above.
+    columns : tuple of TableColumn, optional
+        Maps and codes of the columns in front of the units; x stands above for the lines among
+        their parts.
+    schema : Schema, optional
+        Names and kinds of the columns of a table.
     """
 
     method: str
@@ -304,7 +340,7 @@ class Plan:
     scale: Tensor
     bandwidth: Tensor
     base: str
-    measure: BaseMeasure
+    measure: BaseMeasure | TableMixture
     features: FourierFeatures
     reach: Tensor
     measurement: str
@@ -318,12 +354,19 @@ class Plan:
     trials: tuple[Trial, ...] = ()
     axes: Tensor | None = None
     noise: Tensor | None = None
-    maps: ColumnMaps | None = None
+    columns: tuple[TableColumn, ...] | None = None
+    schema: Schema | None = None
 
     @property
     def n_dims(self) -> int:
         """The number of columns d."""
-        return len(self.location)
+        return len(self.location if self.columns is None else self.columns)
+
+    @property
+    def base_law(self) -> BaseMeasure:
+        """The base measure of Fourier features."""
+        assert isinstance(self.measure, BaseMeasure)
+        return self.measure
 
     @property
     def base_measure(self) -> str:
@@ -336,51 +379,73 @@ class Plan:
         Rows beyond the reach are an error, since the density could not show them where they are,
         and so are rows whose phases overflow. Messages call rows by `number`, from 0 by default.
         """
-        centered = self._mapped(X, number) - self.location
+        x = self._encoded(X, number)
+        if isinstance(self.measure, TableMixture):
+            lines = [k for k, part in enumerate(self.measure.parts) if part.is_line]
+            x[:, lines] = (x[:, lines] - self.location) / self.scale
+            far = (x[:, lines].abs() > MAX_BANDWIDTH).any(1).nonzero()[:, 0]
+            if len(far):
+                row = int(far[0])
+                raise ValueError(
+                    f"row {row if number is None else number[row]}, {X[row].tolist()}, is so far "
+                    "from all others that squares overflow; leave it out"
+                )
+            return x
+        centered = x - self.location
         Z = centered / (self.scale if self.axes is None else self.scale[0])
         Z = Z if self.axes is None else Z @ self.axes
         reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
-        outside = ((Z < reach[0]) | (Z > reach[1])).any(1)
+        outside = ~((Z >= reach[0]) & (Z <= reach[1])).all(1)
         if outside.any():
-            row = int(outside.nonzero()[0, 0])
-            ends = self.location + self.scale * reach
-            lower, upper = (ends if self.maps is None else self.maps.inverse(ends)).tolist()
-            raise ValueError(
-                f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
-                f"{upper}; the first is row {row if number is None else number[row]}: "
-                f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
-                "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
-                "'mixture', which have no ends"
-            )
+            self._refuse(X, outside, number, reach)
         return Z
 
-    def _mapped(self, X: Tensor, number: Sequence[int] | None) -> Tensor:
-        """Rows behind their maps; those with impossible values are refused."""
-        if self.maps is None:
+    def _refuse(
+        self, X: Tensor, outside: Tensor, number: Sequence[int] | None, reach: Tensor
+    ) -> None:
+        """Say which rows lie outside the ends of the plan, or have gaps."""
+        row = int(outside.nonzero()[0, 0])
+        if X[outside].isnan().any():
+            raise ValueError(
+                f"{NOT_PLAIN}, first in row {row if number is None else number[row]}; fit without "
+                "plan"
+            )
+        ends = self.location + self.scale * reach
+        lower, upper = (
+            ends if self.columns is None else MapTable.of(self.columns).inverse(ends)
+        ).tolist()
+        raise ValueError(
+            f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
+            f"{upper}; the first is row {row if number is None else number[row]}: "
+            f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
+            "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
+            "'mixture', which have no ends"
+        )
+
+    def _encoded(self, X: Tensor, number: Sequence[int] | None) -> Tensor:
+        """Parts of rows; those with impossible values are refused."""
+        if self.columns is None:
             return X
-        Z: Tensor
-        Z, log_slope = self.maps(X)
+        parts, log_slope = encode_columns(self.columns, X)
         impossible = (log_slope == -torch.inf).nonzero()[:, 0]
         if len(impossible):
-            row, (lower, upper) = int(impossible[0]), self.maps.ends.tolist()
+            row = int(impossible[0])
             raise ValueError(
-                f"{len(impossible)} rows have values that the plan holds for impossible: columns "
-                f"go from {lower} to {upper}; the first is row "
-                f"{row if number is None else number[row]}: {X[row].tolist()}. Drop them, or give "
-                "wider ends, or transformation=None"
+                f"{len(impossible)} rows have values that the plan holds for impossible; the "
+                f"first is row {row if number is None else number[row]}: {X[row].tolist()}. Drop "
+                "them, or give wider ends, or transformation=None, or fit without this plan"
             )
-        return Z
+        return parts
 
     def matches(self, other: "Plan") -> bool:
         """Whether sums on both plans may be added: units, base measure and features agree."""
         return (
-            (self.maps is None) == (other.maps is None)
-            and (self.maps is None or _same_state(self.maps, other.maps))  # type: ignore[arg-type]
+            _same_columns(self.columns, other.columns)
             and (self.base_measure, self.measurement) == (other.base_measure, other.measurement)
             and torch.equal(self.location, other.location)
             and torch.equal(self.scale, other.scale)
             and torch.equal(self.bandwidth, other.bandwidth)
-            and _same_state(self.measure, other.measure)
+            and _same_state(_module(self.measure), _module(other.measure))
             and _same_state(self.features, other.features)
         )
 
@@ -390,7 +455,14 @@ class Plan:
         Those of all rows of a source are ``source.total(partial(plan.sums, compute))``.
         """
         rows, weight, number = part
-        return Sums.of(self.features, self.standardize(rows, number), weight, compute)
+        Z, mixture = self.standardize(rows, number), self.measure
+        if not isinstance(mixture, TableMixture):
+            return Sums.of(self.features, Z, weight, compute)
+        blocks = zip(Z.split(BLOCK), weight.split(BLOCK), strict=True)
+        tables = (TableRows(z, w, mixture.parts) for z, w in blocks)
+        found = [mixture.statistics(rows, mixture.shares(rows)[0]) for rows in tables]
+        statistics = torch.stack(found).sum(0).flatten()
+        return Sums(statistics, float(weight.sum()), effective_count(weight))
 
     def class_sums(self, rows: LabeledRows) -> ClassSums:
         """Sufficient statistics of labeled rows, for a closed form."""
@@ -405,13 +477,17 @@ class Plan:
         blocks = (self.standardize(x.double()) for x in rows.X.split(BLOCK))
         return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
 
-    def read(self, sums: Sums | ClassSums) -> MappedDensity | StandardizedDensity:
+    def read(self, sums: Sums | ClassSums) -> Fitted:
         """Density, or those of classes, that a closed form reads from its sums."""
+        if isinstance(self.measure, TableMixture):
+            assert isinstance(sums, Sums)
+            return self._mixed(self.measure, sums)
         if isinstance(sums, ClassSums):
             reader = ClassReader(sums, self.measure.gram(self.features), self.tolerance)
             factor = reader.factor(self.measurement, self.ridge, self.rank)
             return self.complete(BornDensity(self.features, factor, self.measure))
-        born = READINGS[self.measurement](
+        born = read_density(
+            self.measurement,
             self.features,
             sums.rho / sums.weight,
             self.measure,
@@ -421,7 +497,24 @@ class Plan:
         )
         return self.complete(born, sums.count)
 
-    def complete(self, born: Density, count: float = 1.0) -> MappedDensity | StandardizedDensity:
+    def _mixed(self, mixture: TableMixture, sums: Sums) -> Fitted:
+        """Density of a table: its mixture, with a broad background, in units of the data."""
+        statistics = sums.rho.reshape(len(mixture.weights), -1)
+        mixture = mixture.maximized(statistics, sums.weight / sums.count, self.ridge)
+        if not mixture.factors:
+            one = torch.ones(1, 1, dtype=torch.float64)
+            return self.complete(BornDensity(self.features, one, mixture.gaussians()), sums.count)
+        epsilon = background_weight(self.background, sums.count)
+        mixture = mixture.with_background(epsilon, self.background_spread)
+        level, lines, c = mixture.weights.log(), None, len(self.location)
+        if c:
+            terms = born_terms(constant_form(c), None, mixture.gaussians())
+            lines = BornMixture(term.affine(self.location, self.scale) for term in terms)
+            level = torch.zeros_like(level)
+        inner = FactoredMixture(mixture.parts, level, lines, mixture.factors)
+        return TableDensity(inner, self.columns or ()).requires_grad_(False).eval()
+
+    def complete(self, born: Density, count: float = 1.0) -> Fitted:
         """Density of rows: background, units and maps around a Born density of z.
 
         The effective number `count` of rows is for the weight of the background; classes do
@@ -430,9 +523,9 @@ class Plan:
         units = self.location, self.scale, self.axes, self.noise
         density = StandardizedDensity(self.defended(born, count), *units)
         density.requires_grad_(False).eval()
-        if self.maps is None:
+        if self.columns is None:
             return density
-        return MappedDensity(density, self.maps).requires_grad_(False).eval()
+        return TableDensity(density, self.columns).requires_grad_(False).eval()
 
     def defended(self, born: Density, count: float) -> Density:
         """The density of z with its background, if it has one; of classes, the base measure."""
@@ -451,21 +544,28 @@ class Plan:
         return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
 
     def __str__(self) -> str:
-        h = show_numbers(self.bandwidth * self.scale)
+        method = "table" if self.schema else self.method.replace("_", " ")
         lines = [
-            f"Plan ({self.method.replace('_', ' ')}, selected on {self.n_rows:,} rows)",
+            f"Plan ({method}, selected on {self.n_rows:,} rows)",
             f"  base measure  {self.base}",
-            f"  bandwidth     {h}",
-            f"  features      {self.features.n_features}",
-            f"  rank          {self.rank}",
         ]
-        if self.maps is not None:
-            lines += [f"  column {k:<6} {self.maps[k]}" for k in self.maps.mapped]
+        if self.schema is None:
+            lines += [
+                f"  bandwidth     {show_numbers(self.bandwidth * self.scale)}",
+                f"  features      {self.features.n_features}",
+                f"  rank          {self.rank}",
+            ]
+        else:
+            lines += [f"  {line}" for line in str(self.schema).splitlines()]
+        names = range(self.n_dims) if self.schema is None else self.schema.names
+        for name, column in zip(names, self.columns or (), strict=bool(self.columns)):
+            if len(column.breaks()):
+                lines.append(f"  column {name!s:<6} {column}")
         if self.axes is not None:
             lines.append(f"  components    {len(self.scale)} of {self.n_dims} columns")
-        if self.method != "likelihood":
+        if self.method != "likelihood" and not self.schema:
             lines.append(f"  measurement   {self.measurement}")
-        if self.method != "closed_form":
+        if self.method != "closed_form" and not self.schema:
             lines.append(f"  ridge         {self.ridge:.4g}")
         if self.trials:
             width = max(len(trial.name) for trial in self.trials)
@@ -484,8 +584,8 @@ def show_numbers(values: Tensor) -> str:
     return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
 
 
-def check_plan(plan: object, method: str, d: int) -> Plan:
-    """The plan, if it is one of this method for rows of d columns."""
+def check_plan(plan: object, method: str, d: int, schema: Schema | None = None) -> Plan:
+    """The plan, if it is one of this method for rows of d columns with these kinds."""
     if not isinstance(plan, Plan):
         raise ValueError(
             f"plan={plan!r} must be a Plan: the plan_ of a fit, or what select returns"
@@ -494,12 +594,30 @@ def check_plan(plan: object, method: str, d: int) -> Plan:
         raise ValueError(f"the plan is one of {plan.method}; this estimator needs {method}")
     if plan.n_dims != d:
         raise ValueError(f"the plan is one of {plan.n_dims} columns, but X has {d}")
+    if plan.schema is None and schema is not None and not schema.is_real:
+        raise ValueError(f"{NOT_PLAIN}; fit without plan")
     return plan
+
+
+NOT_PLAIN = "the plan is one of real columns without gaps, but the table has kinds or gaps (NaN)"
 
 
 def background_weight(background: float | str, count: float) -> float:
     """Weight of the background, 1/(n + 1) if "auto"."""
     return 1 / (count + 1) if background == "auto" else float(background)
+
+
+def _same_columns(first: Columns, second: Columns) -> bool:
+    if first is None or second is None:
+        return first is second
+    same = [*map(str, first)] == [*map(str, second)]
+    return same and _same_state(nn.ModuleList(first), nn.ModuleList(second))
+
+
+def _module(measure: BaseMeasure | TableMixture) -> nn.Module:
+    if isinstance(measure, BaseMeasure):
+        return measure
+    return nn.ModuleList([*measure.factors, measure.gaussians()])
 
 
 def _same_state(first: nn.Module, second: nn.Module) -> bool:

@@ -12,7 +12,7 @@ class SelectionPolicy:
     Nothing here depends on the units of the data. Numbers of rows and features, steps and gains
     were set looking at the true densities of the planar sets (seed 7, 20 000 rows) and of random
     mixtures of three, five and ten columns (seed 7), the others earlier, at seed 0 of the planar
-    sets. `box_reach`, `box_start`, `max_steps` and `base_errors` were set on
+    sets. `box_reach`, `box_start`, and `max_steps` were set on
     draws of seed 900 (100 000 rows of the planar sets, 40 000 of random mixtures). No benchmark of
     each constant alone is on record.
 
@@ -59,13 +59,17 @@ class SelectionPolicy:
         Sizes of Gaussian mixtures to compare.
     far : float, default=100.0
         Rows so many deviations away have components of their own: no mixture is one Gaussian.
+    max_mixtures : int, default=4
+        Mixtures that are averaged in many columns, at most, as long as they have no more
+        components together than the largest of `mixture_sizes`.
     mixture_patience : int, default=2
-        Sizes in a row that are worse than a smaller one before no larger one is tried.
+        Of a table of mixed columns: sizes in a row that are worse than a smaller one before no
+        larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
     max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 20, 4
-        Rows that expectation–maximization sees; iterations while the size is chosen, and those
-        that follow with all rows.
+        Rows that expectation–maximization sees; its iterations for the size that is chosen; those
+        by which sizes are compared, and those that follow with all rows.
 
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.
@@ -83,9 +87,7 @@ class SelectionPolicy:
         Up to this number of columns, each has a bandwidth of its own in maximum likelihood.
     ridge_rows, ridge_step : float, default=100.0, 3.0
         The ridge begins at ``ridge_rows / n`` and moves by the factor `ridge_step`.
-    base_errors : float, default=4.0
-        Standard errors within which base measures are not told apart.
-    judge_iterations : int, default=20
+    judge_iterations : int, default=10
         Iterations of L-BFGS for a candidate.
     search_share : float, default=0.7
         Share of the time limit after which no new candidate is tried.
@@ -166,6 +168,7 @@ class SelectionPolicy:
     room_rows: int = 10
     mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
     far: float = 100.0
+    max_mixtures: int = 4
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
     max_mixture_rows: int = 100_000
@@ -183,8 +186,7 @@ class SelectionPolicy:
     max_stretched_columns: int = 3
     ridge_rows: float = 100.0
     ridge_step: float = 3.0
-    base_errors: float = 4.0
-    judge_iterations: int = 20
+    judge_iterations: int = 10
     search_share: float = 0.7
     rank: int = 16
     many_columns_rank: int = 64

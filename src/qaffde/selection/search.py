@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, GaussianMeasure
 from qaffde.selection.base_measure import BaseSpec, n_distinct, within_scale
-from qaffde.selection.mixture import Monomials, average, fit_mixture, start_mixture
+from qaffde.selection.mixture import Monomials, average, coarse_dtype, fit_mixture, start_mixture
 from qaffde.selection.plan import Choice, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Moments
@@ -82,11 +83,6 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     loss, n = best - score, effective_count(weight)
     mean = weighted_mean(loss, weight)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
-
-
-def _still_rises(means: list[float], policy: SelectionPolicy) -> bool:
-    """Whether the best of some means is among the last."""
-    return len(means) <= means.index(max(means)) + policy.mixture_patience
 
 
 Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
@@ -189,53 +185,63 @@ class Search:
     def mixture(self) -> BaseSpec:
         """Gaussian mixture of the best held-out likelihood, or a smaller one like it.
 
-        In few columns, where features follow, that is the smallest within a standard error; in
-        many only one Gaussian takes precedence.
-        """
-        scores, weight = self._mixtures, self.splits[self.most][0].valid_weight
-        best = max(scores, key=lambda spec: weighted_mean(scores[spec], weight))
-        simple = [*scores] if self.Z.shape[1] <= self.policy.max_box_columns else [*scores][:1]
-        found = (spec for spec in simple if indistinct(scores[spec], scores[best], weight))
-        return next(found, best)
-
-    @cached_property
-    def _mixtures(self) -> dict[BaseSpec, Tensor]:
-        """Held-out scores of mixtures of growing size, until larger ones are worse.
-
-        In many columns, where nothing else describes the rows as well, the best size is also
-        fitted a second time from another start and averaged.
+        Sizes grow until one is worse by a standard error, or two in a row are worse, each after a
+        few iterations; only the size chosen has more of them. In few columns, where features
+        follow, that is the smallest within a standard error. In many only one Gaussian takes
+        precedence, and fits from several starts are averaged for as long as that helps.
         """
         policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
         share = split.train_weight / split.train_weight.mean()
-        rows = Monomials(split.train, share, torch.float32)
-        valid, (n, d) = Monomials(split.valid), split.train.shape
+        rows, valid = (
+            Monomials(split.train, share, coarse_dtype(split.train)),
+            Monomials(split.valid),
+        )
+        (n, d), weight = split.train.shape, split.valid_weight
         scores: dict[BaseSpec, Tensor] = {}
-        means: dict[BaseSpec, float] = {}
-        options = {"ridge": policy.mixture_ridge, "deadline": self.deadline}
+        options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": self.deadline}
 
-        def fitted(k: int, smaller: GaussianMeasure | None) -> GaussianMeasure:
-            begin = start_mixture(rows, k, generator, smaller=smaller, **options)
-            most = policy.mixture_iterations
-            return fit_mixture(rows, k, generator, start=begin, max_iter=most, **options)
+        def iterated(start: GaussianMeasure, most: int) -> GaussianMeasure:
+            k = len(start.weights)
+            return fit_mixture(rows, k, generator, start=start, max_iter=most, **options)
 
-        def judge(spec: BaseSpec, mixture: GaussianMeasure) -> None:
+        def judged(spec: BaseSpec, mixture: GaussianMeasure) -> float:
             self.fits[spec, 0] = mixture
             scores[spec] = valid.log_density(mixture).clamp(min=LEAST_SCORE)
-            means[spec] = weighted_mean(scores[spec], split.valid_weight)
+            return weighted_mean(scores[spec], weight)
 
         far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
         sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
-        mixture: GaussianMeasure | None = None
+        start: GaussianMeasure | None = None
+        means: list[float] = []
         for k in sizes or [1 + far]:
-            mixture = fitted(k, mixture)
-            judge(BaseSpec("mixture", k), mixture)
-            if self.is_late(self.most) or not _still_rises(list(means.values()), policy):
+            start = start_mixture(rows, k, generator, smaller=start, **options)
+            start, spec = iterated(start, policy.last_iterations), BaseSpec("mixture", k)
+            means.append(judged(spec, start))
+            best = [*scores][means.index(max(means))]
+            late = self.is_late(self.most) or len(means) > means.index(max(means)) + 2
+            if late or not indistinct(scores[spec], scores[best], weight):
                 break
-        best = max(means, key=means.__getitem__)
-        if d > policy.max_box_columns and best.n_components > 1 and not self.is_late(self.most):
-            again = fitted(best.n_components, None)
-            judge(replace(best, n_mixtures=2), average([self._gaussians(best), again]))
-        return scores
+        sized, few = [*scores], d <= policy.max_box_columns
+
+        def simplest(specs: list[BaseSpec]) -> BaseSpec:
+            alike = (spec for spec in specs if indistinct(scores[spec], scores[best], weight))
+            return next(alike, best)
+
+        if few:
+            best = simplest(sized)
+        k, begin, value = best.n_components, self._gaussians(best), -math.inf
+        fits: list[GaussianMeasure] = []
+        largest = 1 if few or k == 1 else min(policy.max_mixtures, policy.mixture_sizes[-1] // k)
+        while len(fits) < largest and not self.is_late(self.most):
+            fits.append(iterated(begin, policy.mixture_iterations))
+            several = replace(best, n_mixtures=len(fits))
+            mean = judged(several, average(fits))
+            if mean <= value:
+                break
+            best, value = several, mean
+            if len(fits) < largest:
+                begin = start_mixture(rows, k, generator, **options)
+        return best if few else simplest(sized[:1])
 
     def _gaussians(self, spec: BaseSpec) -> GaussianMeasure:
         """A mixture as it was judged."""

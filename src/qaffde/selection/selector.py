@@ -12,11 +12,12 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, BoxMeasure, ColumnMaps, FourierFeatures
+from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures
+from qaffde.nn.maps import MapTable
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
 from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct
-from qaffde.selection.columns import choose_maps, mapped_summary
+from qaffde.selection.columns import Maps, choose_maps, mapped_summary
 from qaffde.selection.plan import Choice, ModelSpec, Plan, Trial, background_weight, fixed
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import (
@@ -30,18 +31,21 @@ from qaffde.selection.search import (
     wider,
 )
 from qaffde.selection.summary import Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import fingerprint
 from qaffde.training.closed_form import (
-    READINGS,
     SPECTRUM_WIDENING,
     density_matrix,
     effective_count,
+    read_density,
     row_batches,
     square_root_values,
 )
 from qaffde.training.likelihood import approximate_state, whiten
 from qaffde.training.run import Run
+
+"""Stages of a fit: columns as they are, and behind maps."""
 
 
 class Method(ABC):
@@ -91,9 +95,7 @@ class Method(ABC):
         """Constants of the search."""
         return self.policy
 
-    def frame(
-        self, summary: Summary, maps: ColumnMaps | None, names: Sequence[str] | None
-    ) -> "Frame":
+    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> "Frame":
         """Units of the rows, and the rows in these units."""
         return Frame.of(summary, self.spec, maps, self.policy, names)
 
@@ -179,7 +181,9 @@ class Method(ABC):
         count, d = effective_count(split.train_weight), z.shape[1]
         zero = torch.zeros(d, dtype=torch.float64)
         spread = self.policy.background_spread * torch.eye(d, dtype=torch.float64)
-        epsilon = torch.tensor(background_weight(self.policy.background, count)).double()
+        epsilon = torch.tensor(
+            background_weight(self.policy.background, count), dtype=torch.float64
+        )
         log_broad = QF.log_gaussian_density(z, zero, spread)
         return torch.logaddexp(log_p + torch.log1p(-epsilon), log_broad + epsilon.log())
 
@@ -211,7 +215,7 @@ class ClosedForm(Method):
             square = square_root_values(features, rho, measure, split.valid, self.tolerance)
         else:
             options = {"min_trace": self.policy.min_trace, "tolerance": self.tolerance}
-            born = READINGS[how](features, rho, measure, rank=self.spec.rank, **options)
+            born = read_density(how, features, rho, measure, rank=self.spec.rank, **options)
             square = QF.born_rule(features(split.valid), born.factor)
         return self.log_held_out(square.log(), measure, split)
 
@@ -296,19 +300,19 @@ class Likelihood(Method):
         features = self.draw_features(choice, measure, ends, n, generator)
         ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
-        E = space.coordinates(split.train)
-        weight = split.train_weight / split.train_weight.mean()
-        start = space.start_from(E, weight, space.resolve_rank(self.rank(choice)))
-        state = approximate_state(start, E, weight, policy.judge_iterations)
-        log_square = space.log_square(state, space.coordinates(split.valid)).cpu()
+        phi, weight = space.values(split.train), split.train_weight / split.train_weight.mean()
+        start = space.start_from(phi, weight, space.resolve_rank(self.rank(choice)))
+        state = approximate_state(space, start, phi, weight, policy.judge_iterations)
+        log_square = space.log_square(state, space.values(split.valid)).cpu()
         return self.log_held_out(log_square, measure, split)
 
     def choose(self, search: Search, bases: list[BaseSpec], h: Tensor | None) -> Choice:
-        """Climb to the best bandwidths and ridge of each base measure, with few rows and features.
+        """Climb to the best bandwidth of each base measure, with few rows and features.
 
-        The last candidates are compared with more of both: the base measures that few rows do not
-        tell apart and, where nothing asks for features, the mixture alone. Bandwidths start at the
-        deviations within a part of the mixture: that is where the density bends.
+        These, and the mixture alone, are compared with more of both. Features gain more by
+        further rows than a mixture does: where there are any, features win a tie. Then the
+        bandwidth of each column and the ridge are chosen, with few rows again. Bandwidths start at
+        the deviations within a part of the mixture: that is where the density bends.
         """
         policy, rough, d = self.policy, search.rough, search.Z.shape[1]
         n = len(search.splits[rough][0].train)
@@ -321,16 +325,17 @@ class Likelihood(Method):
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)
             summits.append(self._climb(search, first, widen))
-        summits = self._near_best(search, summits)
-        if not search.is_late(rough):
-            summits = [self._climb(search, summit, others) for summit in summits]
-            summits = self._near_best(search, summits)
         if search.is_late(search.fine):
             return search.highest(summits, rough)
         rivals = [replace(c, n_features=0) for c in summits if not c.bare]
-        if self.spec.is_free and summits[-1].base.kind == "mixture":
-            rivals = [bare(summits[-1]), *rivals]
-        return search.highest(rivals, search.fine) if len(rivals) > 1 else summits[0]
+        best = search.highest(rivals, search.fine) if rivals else summits[-1]
+        if rivals and self.spec.is_free and summits[-1].base.kind == "mixture":
+            last = [best, bare(summits[-1])]
+            more = len(search.Z) > search.fine  # rows, which features gain by
+            best = (search.simplest if more else search.highest)(last, search.fine)
+        if best.bare or search.is_late(rough):
+            return best
+        return self._climb(search, replace(best, n_features=D), others)
 
     def _climb(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
         """Go along moves with few rows; a mixture alone has none."""
@@ -345,11 +350,6 @@ class Likelihood(Method):
         starts = [start, *(move(start, -1) for move in moves)]
         found = (c for c in starts if search.value(c, rows) >= search.value(alone, rows))
         return next(found, alone)
-
-    def _near_best(self, search: Search, choices: list[Choice]) -> list[Choice]:
-        """Choices that few rows cannot tell from the best of them."""
-        best, errors = search.highest(choices, search.rough), self.policy.base_errors
-        return [c for c in choices if c is best or search.ties(c, best, search.rough, errors)]
 
     def _moves(self, d: int, *, given: bool) -> tuple[list[Move], list[Move]]:
         """All columns wider at once; then each on its own, and the ridge."""
@@ -435,10 +435,13 @@ def select(
     """
     spec = ModelSpec() if spec is None else spec
     policy = DEFAULT_POLICY if policy is None else policy
+    if not summary.is_plain:
+        return select_mixture(summary, spec, policy, seed, run)
+    spec.check_ends()
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
-    maps: ColumnMaps | None = None
+    maps: Maps | None = None
     rehearsed: tuple[Trial, ...] = ()
     if spec.may_map(d, policy):
         if not spec.is_given:
@@ -458,8 +461,7 @@ def select(
         labels=z.labels,
         **search_context(run, policy, spec, z, seed),
     )
-    h = check_bandwidth(spec.bandwidth, len(scale), method.rules)
-    given = relative_bandwidth(h, scale)
+    given = relative_bandwidth(check_bandwidth(spec.bandwidth, len(scale), method.rules), scale)
     chosen = _choose(search, method, z, given, frame.box)
     warn_if_late(search)
     choice = method.settled(chosen, search, z, given)
@@ -486,7 +488,7 @@ def select(
         + search.trials(chosen, scale, lambda rows: method.log_units(frame, search, rows)),
         axes=frame.axes,
         noise=frame.noise,
-        maps=maps,
+        columns=maps,
     )
 
 
@@ -499,7 +501,7 @@ class Frame:
     d) are known ends of a box, in those units, NaN where they come from the data.
     """
 
-    maps: ColumnMaps | None
+    maps: Maps | None
     location: Tensor
     scale: Tensor
     summary: Summary
@@ -512,7 +514,7 @@ class Frame:
         cls,
         summary: Summary,
         spec: ModelSpec,
-        maps: ColumnMaps | None,
+        maps: Maps | None,
         policy: SelectionPolicy,
         names: Sequence[str] | None,
     ) -> "Frame":
@@ -540,7 +542,8 @@ class Frame:
         log_slope = -self.scale.log().sum().expand(len(z))
         if self.maps is None:
             return log_slope
-        return log_slope + self.maps(self.maps.inverse(self.location + self.scale * z))[1]
+        table = MapTable.of(self.maps)
+        return log_slope + table(table.inverse(self.location + self.scale * z))[1]
 
     def log_units(self, search: Search, rows: int) -> float:
         """Mean of −log dz/dx over the held-out rows of a search."""
@@ -570,7 +573,7 @@ class Rehearsal:
         self.compute, self.seed, self.names, self.deadline = compute, seed, names, deadline
         self.trials: tuple[Trial, ...] = ()
 
-    def __call__(self, maps: ColumnMaps | None) -> tuple[Tensor, Tensor]:
+    def __call__(self, maps: Maps | None) -> tuple[Tensor, Tensor]:
         """Log-densities (n,) of held-out rows, and their weights."""
         policy, spec = self.policy, self.spec
         frame = Frame.of(self.summary, spec, maps, policy, self.names)
@@ -626,7 +629,11 @@ def warn_if_late(search: Search) -> None:
 
 
 def search_context(
-    run: Run | None, policy: SelectionPolicy, spec: object, z: Summary, seed: int
+    run: Run | None,
+    policy: SelectionPolicy,
+    spec: object,
+    z: Summary,
+    seed: int,
 ) -> dict[str, Any]:
     """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
     if run is None:

@@ -17,12 +17,11 @@ from qaffde.nn import (
     Density,
     DensityMatrix,
     FourierFeatures,
-    MappedDensity,
     StandardizedDensity,
 )
 from qaffde.nn.encoded import EncodedDensity, ImageCoder
 from qaffde.parameters import DOUBLE, ComputeConfig, Seed, generator_from
-from qaffde.selection.plan import Plan
+from qaffde.selection.plan import Fitted, Plan
 from qaffde.selection.summary import as_source
 from qaffde.training import train
 from qaffde.training.classes import (
@@ -57,7 +56,7 @@ def solve(
     training: TrainingConfig | None = None,
     compute: ComputeConfig = DOUBLE,
     random_state: Seed = None,
-) -> MappedDensity | StandardizedDensity:
+) -> Fitted:
     """Density of the rows on a plan, by the plan's method; of a classifier, those of its classes.
 
     Parameters
@@ -76,7 +75,7 @@ def solve(
 
     Returns
     -------
-    MappedDensity or StandardizedDensity
+    StandardizedDensity or TableDensity
         In the units of the data.
     """
     if isinstance(rows, Sums | ClassSums):
@@ -89,8 +88,8 @@ def solve(
         density = train_classes(plan, rows, config, seed, Run())[0]
         assert isinstance(density, StandardizedDensity)
         return density
-    source = as_source(rows, sample_weight)
-    if plan.method == "closed_form":
+    source = as_source(rows, sample_weight, schema=plan.schema)
+    if plan.method == "closed_form" or plan.schema is not None:
         return plan.read(source.total(partial(plan.sums, compute)))
     X, weight = source.rows(seed)
     Z = plan.standardize(X)
@@ -112,7 +111,7 @@ def maximized_state(
     relative, first = relative_weight(weight, run), first_rows(Z, weight, run)
 
     def begin() -> tuple[Whitening, DensityMatrix]:
-        space = whiten(plan.features, plan.measure, plan.ridge, plan.tolerance)
+        space = whiten(plan.features, plan.base_law, plan.ridge, plan.tolerance)
         space = space.to(compute.device)
         rank = space.resolve_rank(plan.rank)
         if training.initialization == "random":
@@ -155,10 +154,9 @@ def train_classes(
     """
     generator = torch.Generator().manual_seed(seed)
     chosen, held_out = hold_out(len(rows.y), training.validation_fraction, generator)
-    G = plan.measure.gram(plan.features)
-    space = Whitening.of(
-        plan.features, plan.measure, G, ridge=plan.ridge, tolerance=plan.tolerance
-    )
+    measure, features = plan.base_law, plan.features
+    G = measure.gram(features)
+    space = Whitening.of(features, measure, G, ridge=plan.ridge, tolerance=plan.tolerance)
     rank, n = space.resolve_rank(plan.rank), len(space.level)
     if coder is None:
         rows = plan.projected(rows)
@@ -191,12 +189,11 @@ def train_classes(
         generator,
         **run.loop_arguments("learning", config.max_steps),
     )
-    features = plan.features
     if training.learn_features:
         learned = module.features.double()
         features = FourierFeatures(learned.W.detach(), learned.b.detach(), learned.a)
     factor = module.factor.detach().double() @ space.transform.T
-    born = BornDensity(features, factor, plan.measure).normalize_()
+    born = BornDensity(features, factor, measure).normalize_()
     density = plan.complete(born)
     return (density if coder is None else EncodedDensity(density, coder)), history
 

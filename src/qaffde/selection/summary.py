@@ -21,6 +21,7 @@ from sklearn.utils.validation import _get_feature_names
 from torch import Tensor
 
 from qaffde.parameters import Seed, generator_from
+from qaffde.schema import Schema
 from qaffde.streams import Block, Chunks, as_chunks
 from qaffde.streams.blocks import checked
 from qaffde.training.closed_form import effective_count, joint_count
@@ -43,6 +44,9 @@ class Moments:
     ends : Tensor of shape (2, d)
         Least and largest value of each column.
     mean, covariance : Tensors of shapes (d,), (d, d)
+        The covariance of rows with gaps has the means in place of what is missing.
+    gaps : Tensor of shape (d,)
+        Weight of the rows in which a column is missing (NaN).
 
     Examples
     --------
@@ -59,27 +63,30 @@ class Moments:
     ends: Tensor
     mean: Tensor
     covariance: Tensor
+    gaps: Tensor
 
     @classmethod
     def of(cls, rows: Tensor, weight: Tensor) -> "Moments":
         """Moments of rows of shape (n, d) with positive weights of shape (n,)."""
-        total = weight.sum()
+        total, missing = weight.sum(), rows.isnan()
+        gaps, ends = weight @ missing.to(weight), torch.stack([rows.amin(0), rows.amax(0)])
         share = weight / total
         mean = share @ rows
+        if missing.any():
+            mean = (weight @ rows.nan_to_num(nan=0.0)) / (total - gaps).clamp(min=1e-300)
+            low, high = (rows.nan_to_num(nan=side) for side in (torch.inf, -torch.inf))
+            ends = torch.stack([low.amin(0), high.amax(0)])
+            rows = torch.where(missing, mean, rows)
         centered = rows - mean
-        return cls(
-            len(rows),
-            float(total),
-            effective_count(weight),
-            torch.stack([rows.amin(0), rows.amax(0)]),
-            mean,
-            centered.T @ (centered * share[:, None]),
-        )
+        covariance = centered.T @ (centered * share[:, None])
+        count = effective_count(weight)
+        return cls(len(rows), float(total), count, ends, mean, covariance, gaps)
 
     def __add__(self, other: "Moments") -> "Moments":
         weight = self.weight + other.weight
         share, step = other.weight / weight, other.mean - self.mean
-        between = share * (1 - share) * step[:, None] * step
+        between, gaps = share * (1 - share) * step[:, None] * step, self.gaps + other.gaps
+        known = ((other.weight - other.gaps) / (weight - gaps)) if gaps.any() else share
         return Moments(
             self.n + other.n,
             weight,
@@ -90,8 +97,9 @@ class Moments:
                     torch.maximum(self.ends[1], other.ends[1]),
                 ]
             ),
-            self.mean + share * step,
+            self.mean + known * step,
             torch.lerp(self.covariance, other.covariance, share) + between,
+            gaps,
         )
 
     def scaled(self, factor: float) -> "Moments":
@@ -131,6 +139,8 @@ class Summary:
         Largest size of the sample.
     labels : Tensor of shape (m,), optional
         Numbers of the classes of the sample.
+    schema : Schema, optional
+        Kinds of the columns; without one all are real.
 
     Examples
     --------
@@ -147,6 +157,7 @@ class Summary:
     keys: Tensor
     max_rows: int = SAMPLE_ROWS
     labels: Tensor | None = None
+    schema: Schema | None = None
 
     @classmethod
     def of(
@@ -156,11 +167,13 @@ class Summary:
         seed: int,
         max_rows: int = SAMPLE_ROWS,
         labels: Tensor | None = None,
+        schema: Schema | None = None,
     ) -> "Summary":
         """Summary of one part: rows of shape (n, d) with positive weights of shape (n,)."""
         content = int.from_bytes(blake2b(rows.numpy().tobytes(), digest_size=8).digest())
         keys = torch.from_numpy(np.random.default_rng([seed, content]).random(len(rows)))
-        return cls(Moments.of(rows, weight), rows, weight, keys, max_rows, labels)._thinned()
+        moments = Moments.of(rows, weight)
+        return cls(moments, rows, weight, keys, max_rows, labels, schema)._thinned()
 
     def __add__(self, other: "Summary") -> "Summary":
         labels = [part for part in (self.labels, other.labels) if part is not None]
@@ -171,7 +184,13 @@ class Summary:
             torch.cat([self.keys, other.keys]),
             self.max_rows,
             torch.cat(labels) if labels else None,
+            self.schema,
         )._thinned()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all columns are real and none has gaps."""
+        return not self.moments.gaps.any() and (self.schema is None or self.schema.is_real)
 
     @property
     def shrinkage(self) -> float:
@@ -233,12 +252,20 @@ class Source(ABC):
         Whether the summary has seen only some of the rows.
     peers : Peers
         Processes that hold other rows of the same fit.
+    schema : Schema or None
+        Kinds of the columns, whose values are encoded by it; without one all are real.
     """
 
     n_columns: int
     names: Sequence[str] | None
     partly_seen = False
     peers: Peers = ALONE
+    schema: Schema | None = None
+
+    @property
+    def ends(self) -> Any:
+        """Known ends of real columns, a pair for each column; None where none has any."""
+        return None if self.schema is None else self.schema.ends
 
     @abstractmethod
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
@@ -273,14 +300,15 @@ class MemorySource(Source):
         names: Sequence[str] | None = None,
         max_rows: int = SAMPLE_ROWS,
         peers: Peers = ALONE,
+        schema: Schema | None = None,
     ) -> None:
         self.part: Part = rows, weight, range(len(rows))
         self.n_columns, self.names = rows.shape[1], names
-        self.max_rows, self.peers = max_rows, peers
+        self.max_rows, self.peers, self.schema = max_rows, peers, schema
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, those of the peers included."""
-        return self._together(lambda: _summary(self.part, check, seed, self.max_rows))
+        return self._together(lambda: _summary(self.part, check, seed, self.max_rows, self.schema))
 
     def total(self, task: Callable[[Part], Value]) -> Value:
         """The task on all rows, those of the peers included."""
@@ -315,7 +343,11 @@ class ChunkSource(Source):
             blocks: Iterable[Block] = self.chunks.blocks("looking at the rows")
         else:
             blocks = self._first(self.minimum if brief else self.max_rows)
-        found = (_summary(_part(b), check, seed, self.max_rows) for b in blocks if len(b.weight))
+        found = (
+            _summary(_part(block), check, seed, self.max_rows, self.schema)
+            for block in blocks
+            if len(block.weight)
+        )
         return _enough(_until(found, self.minimum) if brief else found, self.minimum)
 
     def total(self, task: Callable[[Part], Value]) -> Value:
@@ -363,6 +395,7 @@ def summarize(
     X: Any,
     sample_weight: ArrayLike | None = None,
     *,
+    columns: Any = None,
     random_state: Seed = None,
     max_rows: int = SAMPLE_ROWS,
 ) -> Summary:
@@ -376,6 +409,9 @@ def summarize(
         Chunks as :func:`qaffde.streams.chunks` makes them; for a Dask collection, a
         :class:`qaffde.distributed.DaskSource`.
     sample_weight : array-like of shape (n,), optional
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default=None
+        Kinds of the columns of a table in memory, which may have gaps then, as in
+        :class:`qaffde.QAFFDE`. By default all are real and none has a gap.
     random_state : int, RandomState instance or None, default=None
         Of the sample.
     max_rows : int, default=100_000
@@ -394,7 +430,8 @@ def summarize(
     (500, True)
     """
     seed = generator_from(random_state).initial_seed()
-    return as_source(X, sample_weight, max_rows=max_rows).summarize(seed)
+    schema = None if columns is None else Schema.infer(X, columns)
+    return as_source(X, sample_weight, max_rows=max_rows, schema=schema).summarize(seed)
 
 
 def as_source(
@@ -403,31 +440,32 @@ def as_source(
     *,
     minimum: int = 1,
     max_rows: int = SAMPLE_ROWS,
+    schema: Schema | None = None,
 ) -> Source:
-    """Source of rows that need no check by an estimator."""
+    """Source of rows that need no check by an estimator; a schema encodes those in memory."""
     if isinstance(X, Source):
         return X
     chunks = as_chunks(X, sample_weight)
     if chunks is not None:
         return ChunkSource(chunks, minimum, max_rows)
     names = _get_feature_names(X)
-    rows = np.ascontiguousarray(X, dtype=np.float64)
+    rows = np.ascontiguousarray(X if schema is None else schema.encode(X), dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"rows must be of shape (n, d), got {rows.shape}")
     weight = (
         np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
     )
-    block = checked(rows, weight, 0, names)
+    block = checked(rows, weight, 0, names, gaps=schema is not None)
     if len(block.weight) < minimum:
         raise ValueError(TOO_FEW if minimum > 1 else NONE_LEFT)
     values = torch.tensor(block.rows), torch.tensor(block.weight)
-    return MemorySource(*values, names=names, max_rows=max_rows)
+    return MemorySource(*values, names=names, max_rows=max_rows, schema=schema)
 
 
-def _summary(part: Part, check: Check, seed: int, max_rows: int) -> Summary:
+def _summary(part: Part, check: Check, seed: int, max_rows: int, schema: Schema | None) -> Summary:
     rows, weight, number = part
     check(rows, number)
-    return Summary.of(rows, weight, seed, max_rows)
+    return Summary.of(rows, weight, seed, max_rows, schema=schema)
 
 
 def _enough(summaries: Iterable[Summary], minimum: int) -> Summary:

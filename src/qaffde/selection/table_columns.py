@@ -2,24 +2,24 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
-from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, ColumnMap, RealColumn, TableColumn
+from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
 from qaffde.selection.columns import bounded_maps, learned_maps
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.summary import Summary
+from qaffde.selection.summary import Summary, robust_units
 
 PADDING = 0.1
 """Of the range of integers at either end, for values that are still to come."""
+LONELY = 1e-3
+"""Of its size, the scale of a column with one value, at least 1."""
 
 
 def table_columns(
-    X: Tensor,
-    weight: Tensor,
+    rows: Summary,
     kinds: Sequence[Kind],
     policy: SelectionPolicy,
     seed: int,
@@ -31,7 +31,8 @@ def table_columns(
 
     Parameters
     ----------
-    X, weight : Tensors of shapes (n, d), (n,)
+    rows : Summary
+        Of rows as :class:`~qaffde.schema.Schema` encodes them.
     kinds : sequence of Kind
     policy : SelectionPolicy
     seed : int
@@ -41,54 +42,60 @@ def table_columns(
         Whether those stay as they are that a Gaussian fits as well.
     """
 
-    def real(x: Tensor, kind: Real) -> RealColumn:
+    def real(x: Tensor, kind: Real, name: str) -> RealColumn:
         known = ~x.isnan()
         ends = torch.tensor(
-            [[math.nan if end is None else end] for end in (kind.lower, kind.upper)]
-        ).double()
-        if known.sum() < 2:
-            return RealColumn(_between(ends))
-        summary = Summary.of(x[known, None].contiguous(), weight[known], seed)
+            [[math.nan if end is None else end] for end in (kind.lower, kind.upper)],
+            dtype=torch.float64,
+        )
+        if not is_varied(x[known]):
+            return _about(x[known], ends[:, 0])
+        summary = Summary.of(x[known, None].contiguous(), rows.weight[known], seed)
+        robust_units(summary, [name])  # refuses what float64 cannot hold
         if mapped:
             found = learned_maps(summary, ends, policy, show_zero=True, skip_normal=auto)[0]
             if not found.is_identity or bool(ends.isnan().all()):
-                return RealColumn(found)
-        return RealColumn(ColumnMap() if ends.isnan().all() else bounded_maps(summary, ends)[0])
+                return found
+        return RealColumn() if ends.isnan().all() else bounded_maps(summary, ends)[0]
 
     found: list[TableColumn] = []
-    for x, kind in zip(X.T, kinds, strict=True):
+    schema = rows.schema
+    names = range(len(kinds)) if schema is None else [column.name for column in schema.columns]
+    for x, ends, kind, name in zip(rows.rows.T, rows.moments.ends.T, kinds, names, strict=True):
+        if not ends.isfinite().all():
+            raise ValueError(f"column {name!r} has no value at all; drop it")
         match kind:
             case Real():
-                found.append(real(x, kind))
+                found.append(real(x, kind, str(name)))
             case Periodic():
                 found.append(CircleColumn(kind.period, kind.start))
             case Integer():
-                found.append(_integers(x, policy))
+                found.append(_integers(ends, policy))
             case Category():
                 found.append(CodeColumn(len(kind.values or ()), has_order=False))
             case Atom():
                 others = torch.where(x == kind.value, math.nan, x)
-                found.append(AtomColumn(kind.value, real(others, kind.rest)))
+                found.append(AtomColumn(kind.value, real(others, kind.rest, str(name))))
     return found
 
 
-def _between(ends: Tensor) -> ColumnMap:
-    """Map of a column that has known ends but no values."""
+def _about(known: Tensor, ends: Tensor) -> RealColumn:
+    """Map of a column that has known ends (2,) but one value only, or none: two knots about it."""
     if ends.isnan().all():
-        return ColumnMap()
-    lower, upper = ends[:, 0].tolist()
-    low = upper - 1 if math.isnan(lower) else lower
-    high = lower + 1 if math.isnan(upper) else upper
-    knots = torch.tensor([0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high]).double()
-    infinite = torch.tensor([-torch.inf, torch.inf]).double()
-    outer = torch.where(ends[:, 0].isnan(), infinite, ends[:, 0])
-    return ColumnMap(knots, knots, torch.ones_like(knots), ends=outer)
+        return RealColumn()
+    outer = torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends)
+    middle = ends.mean() if outer.isfinite().all() else ends.nanmean()
+    value = known[0] if len(known) else middle
+    width = (LONELY * value.abs()).clamp(min=1).minimum((outer[1] - outer[0]) / 4)
+    center = value.clamp(outer[0] + 2 * width, outer[1] - 2 * width)
+    sides = ends.new_tensor([-1.0, 1.0])
+    slopes = (1 / width).expand(2).clone()
+    return RealColumn(center + width * sides, sides, slopes, ends=outer, inset=width.expand(2))
 
 
-def _integers(x: Tensor, policy: SelectionPolicy) -> CodeColumn:
+def _integers(ends: Tensor, policy: SelectionPolicy) -> CodeColumn:
     """Integers from the least to the largest, and some more; none below zero unless seen."""
-    known = x[~x.isnan()]
-    low, high = int(known.min()), int(known.max())
+    low, high = (int(end) for end in ends)
     room = 1 + math.ceil(PADDING * (high - low))
     first = max(0, low - room) if low >= 0 else low - room
     size = high + room + 1 - first
@@ -101,16 +108,22 @@ def _integers(x: Tensor, policy: SelectionPolicy) -> CodeColumn:
 
 
 def line_units(X: Tensor, weight: Tensor, columns: Sequence[TableColumn]) -> tuple[Tensor, Tensor]:
-    """Means and deviations (c,) of the known values of the lines."""
+    """Locations and scales (c,) of the known values of the lines, as ``robust_units`` has them."""
     found = []
     for x, column in zip(X.T, columns, strict=True):
         if column.parts[-1].is_line:
-            z = column.encode(x)[0][:, -1]
-            known = ~z.isnan()
-            share = weight[known] / weight[known].sum().clamp(min=1e-300)
-            mean = share @ z[known]
-            deviation = (share @ (z[known] - mean).square()).sqrt()
-            level = max(1e-9 * float(mean.abs()), 1e-300)
-            found.append((float(mean), float(deviation) if deviation > level else 1.0))
-    units: Any = torch.tensor(found, dtype=torch.float64).reshape(-1, 2).T
-    return units[0].contiguous(), units[1].contiguous()
+            z = column.encode(x)[0][:, -1:]
+            known = ~z[:, 0].isnan()
+            if is_varied(z[known]):
+                units = robust_units(Summary.of(z[known], weight[known], 0))
+                found.append(torch.cat(units))
+            else:  # one value, or none
+                location = z[known][0, 0] if known.any() else z.new_zeros(())
+                found.append(torch.stack([location, (LONELY * location.abs()).clamp(min=1)]))
+    both = torch.stack(found, 1) if found else torch.empty(2, 0, dtype=torch.float64)
+    return both[0].contiguous(), both[1].contiguous()
+
+
+def is_varied(values: Tensor) -> bool:
+    """Whether some values differ."""
+    return bool((values != values[:1]).any())

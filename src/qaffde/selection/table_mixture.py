@@ -9,15 +9,18 @@ conditional means and covariances (Ghahramani and Jordan, 1994).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import torch
 from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
-from qaffde.nn import CircleFactor, CodeFactor, Factor, Part
+from qaffde.nn import CircleFactor, CodeFactor, Factor, GaussianMeasure, Part
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
+from qaffde.selection.policy import SelectionPolicy
+from qaffde.training.closed_form import effective_count
 
 SCATTER = 1e-2
 """Variance of the one row that the prior of each component is worth."""
@@ -82,6 +85,11 @@ class TableRows:
         self.x, self.weight, self.parts = x, weight, tuple(parts)
 
     @cached_property
+    def unit(self) -> float:
+        """Weight of one of as many rows of equal weight as these are worth."""
+        return float(self.weight.sum()) / effective_count(self.weight)
+
+    @cached_property
     def lines(self) -> Tensor:
         """The lines, of shape (n, c)."""
         return self.x[:, [k for k, part in enumerate(self.parts) if part.is_line]]
@@ -132,17 +140,29 @@ class TableMixture:
 
     Parameters
     ----------
+    parts : tuple of Part
     weights : Tensor of shape (K,)
     means, covariances : Tensors of shapes (K, c), (K, c, c)
         Of the lines.
     factors : tuple of Factor
         Of the other parts.
+    laws : tuple of CodeLaw
+        Of the parts that are codes.
     """
 
+    parts: tuple[Part, ...]
     weights: Tensor
     means: Tensor
     covariances: Tensor
     factors: tuple[Factor, ...]
+    laws: tuple[CodeLaw, ...]
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of the sufficient statistics of all components."""
+        K, c = self.means.shape
+        sizes = [part.size or 3 for part in self.parts if not part.is_line]
+        return K * (1 + c + c * c + sum(sizes))
 
     def log_terms(self, rows: TableRows) -> Tensor:
         """Logarithm (n, K) of the weighted components at the known parts of the rows."""
@@ -166,6 +186,12 @@ class TableMixture:
     def log_density(self, rows: TableRows) -> Tensor:
         """Log-density (n,) of the known parts of the rows."""
         return self.log_terms(rows).logsumexp(1)
+
+    def shares(self, rows: TableRows) -> tuple[Tensor, Tensor]:
+        """Weights (n, K) of the rows in the components, and the log-density (n,)."""
+        terms = self.log_terms(rows)
+        log_p = terms.logsumexp(1)
+        return (terms - log_p[:, None]).exp_() * rows.weight[:, None], log_p
 
     def moments(self, rows: TableRows, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Expected counts (K,), sums (K, c) and second moments (K, c, c) of the lines.
@@ -205,55 +231,112 @@ class TableMixture:
             rest[:, torch.tensor(lack)[:, None], torch.tensor(lack)] = left
         return B, offset, rest
 
-    def improved(
-        self, rows: TableRows, laws: Sequence[CodeLaw], ridge: float
-    ) -> tuple[float, "TableMixture"]:
-        """Mean log-density, and the mixture after one iteration."""
-        terms = self.log_terms(rows)
-        log_p = terms.logsumexp(1)
-        share = (terms - log_p[:, None]).exp_() * rows.weight[:, None]
-        value = float((log_p @ rows.weight) / rows.weight.sum())
-        return value, self.maximized(rows, share, laws, ridge)
+    def statistics(self, rows: TableRows, share: Tensor) -> Tensor:
+        """Sufficient statistics (K, F) of rows with these weights (n, K) in the components.
 
-    def maximized(
-        self, rows: TableRows, share: Tensor, laws: Sequence[CodeLaw], ridge: float
-    ) -> "TableMixture":
-        """The likeliest mixture where rows have these shares (n, K) in the components."""
+        Those of disjoint rows add up: counts, sums and second moments of the lines; of each other
+        part the counts of its codes, or count, cosines and sines of points of a circle.
+        """
         count, first, second = self.moments(rows, share)
-        unit = float(rows.weight.mean())
-        size = (count + unit)[:, None, None]
-        mean = first / count.clamp(min=1e-9 * unit)[:, None]
-        scatter = second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
-        covariance = (scatter + scatter.mT) / 2 / size
-        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(
-            ridge + SCATTER * unit / size[:, 0]
+        found = [count[:, None], first, second.flatten(1)]
+        for part, known, values in rows.others:
+            if part.kind == "circle":
+                angle = 2 * math.pi * values
+                waves = torch.stack([torch.ones_like(angle), angle.cos(), angle.sin()], 1)
+                found.append(share[known].T @ waves)
+            else:
+                counts = torch.zeros(part.size, share.shape[1], dtype=torch.float64)
+                found.append(counts.index_add_(0, values.long(), share[known]).T)
+        return torch.cat(found, 1)
+
+    def maximized(self, statistics: Tensor, unit: float, ridge: float) -> "TableMixture":
+        """The likeliest mixture given the statistics (K, F) of rows of mean weight `unit`.
+
+        The prior of each component is worth one row. `ridge` is added to the variance of lines.
+        """
+        K, c = self.means.shape
+        count, first, second, _ = statistics.split(
+            [1, c, c * c, statistics.shape[1] - 1 - c - c * c], 1
         )
+        count = count.clamp(min=0.0)  # rounding, after rows were forgotten
+        size = count + unit
+        mean = first / count.clamp(min=1e-9 * unit)
+        scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
+        covariance = (scatter + scatter.mT) / 2 / size[:, :, None]
+        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(ridge + SCATTER * unit / size)
         failed = torch.linalg.cholesky_ex(covariance).info > 0  # collapsed by rounding
         if failed.any():
             covariance = torch.where(failed[:, None, None], self.covariances, covariance)
             mean = torch.where(failed[:, None], self.means, mean)
-        weights = (count + unit) / (count + unit).sum()
-        return TableMixture(weights, mean, covariance, fitted_factors(rows, share, laws))
+        found = replace(self, weights=size[:, 0] / size.sum(), means=mean, covariances=covariance)
+        return found.with_factors(statistics)
+
+    def with_factors(self, statistics: Tensor) -> "TableMixture":
+        """The same with laws of codes and circles from the statistics (K, F)."""
+        c, laws, factors = self.means.shape[1], iter(self.laws), list[Factor]()
+        start = 1 + c + c * c
+        for part in self.parts:
+            if not part.is_line:
+                size = part.size if part.kind == "codes" else 3
+                own = statistics[:, start : start + size]
+                start += size
+                is_circle = part.kind == "circle"
+                factors.append(
+                    _circle(*own.T) if is_circle else CodeFactor(next(laws).masses(own).log())
+                )
+        return replace(self, factors=tuple(factors))
+
+    def improved(self, rows: TableRows, ridge: float) -> tuple[float, "TableMixture"]:
+        """Mean log-density, and the mixture after one iteration."""
+        share, log_p = self.shares(rows)
+        value = float((log_p @ rows.weight) / rows.weight.sum())
+        return value, self.maximized(self.statistics(rows, share), rows.unit, ridge)
+
+    def smoothed(
+        self, rows: TableRows, held_out: TableRows, policy: SelectionPolicy
+    ) -> "TableMixture":
+        """The same components with the smoothing of each code that held-out rows like best."""
+        statistics, best = self.statistics(rows, self.shares(rows)[0]), self
+        for number, law in enumerate(self.laws):
+            widths = policy.code_widths if law.has_order else (1.0,)
+            trials = []
+            for strength, width in product(policy.code_strengths, widths):
+                laws = list(best.laws)
+                laws[number] = CodeLaw(law.has_order, strength, width)
+                trials.append(replace(best, laws=tuple(laws)).with_factors(statistics))
+            best = max(trials, key=lambda m: float(m.log_density(held_out) @ held_out.weight))
+        return best
+
+    def gaussians(self) -> GaussianMeasure:
+        """The lines alone."""
+        return GaussianMeasure(self.weights, self.means, self.covariances)
+
+    def with_background(self, epsilon: float, spread: float) -> "TableMixture":
+        """One more component of weight ε: broad, and with the codes of all others."""
+        c = self.means.shape[1]
+        broad = spread**2 * torch.eye(c, dtype=torch.float64)[None]
+        return replace(
+            self,
+            weights=torch.cat([(1 - epsilon) * self.weights, self.weights.new_tensor([epsilon])]),
+            means=torch.cat([self.means, torch.zeros(1, c).double()]),
+            covariances=torch.cat([self.covariances, broad]),
+            factors=tuple(_with_background(factor, self.weights) for factor in self.factors),
+        )
 
 
-def fitted_factors(rows: TableRows, share: Tensor, laws: Sequence[CodeLaw]) -> tuple[Factor, ...]:
-    """Laws of codes and circles where rows have these shares (n, K) in the components."""
-    codes, found = iter(laws), list[Factor]()
-    for part, known, values in rows.others:
-        if part.kind == "circle":
-            found.append(_circle(values, share[known]))
-        else:
-            counts = torch.zeros(part.size, share.shape[1], dtype=torch.float64)
-            counts.index_add_(0, values.long(), share[known])
-            found.append(CodeFactor(next(codes).masses(counts.T).log()))
-    return tuple(found)
+def _with_background(factor: Factor, weights: Tensor) -> Factor:
+    """The laws of a part, and one more over all components."""
+    if isinstance(factor, CodeFactor):
+        overall = (weights @ factor.log_mass.exp())[None].log()
+        return CodeFactor(torch.cat([factor.log_mass, overall]))
+    assert isinstance(factor, CircleFactor)
+    wide = torch.tensor([MAX_DEVIATION], dtype=torch.float64)
+    return CircleFactor(torch.cat([factor.mean, 0 * wide]), torch.cat([factor.deviation, wide]))
 
 
-def _circle(turns: Tensor, share: Tensor) -> CircleFactor:
+def _circle(size: Tensor, c: Tensor, s: Tensor) -> CircleFactor:
     """Wrapped normal laws with the first circular moments of the rows."""
-    angle = 2 * math.pi * turns
-    c, s = share.T @ angle.cos(), share.T @ angle.sin()
-    length = (torch.hypot(c, s) / share.sum(0).clamp(min=1e-300)).clamp(1e-9, 1 - 1e-9)
+    length = (torch.hypot(c, s) / size.clamp(min=1e-300)).clamp(1e-9, 1 - 1e-9)
     deviation = (-2 * length.log()).sqrt() / (2 * math.pi)
     return CircleFactor(
         (torch.atan2(s, c) / (2 * math.pi)) % 1, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION)
@@ -289,7 +372,7 @@ def fit_table_mixture(
     if state is None or len(state.weights) != n_components:
         state = _clusters(rows, n_components, laws, generator, ridge)
     for _ in range(max_iter):
-        value, state = state.improved(rows, laws, ridge)
+        value, state = state.improved(rows, ridge)
         if value - last < TOLERANCE:
             break
         last = value
@@ -311,5 +394,7 @@ def _clusters(
     share = share * rows.weight[:, None]
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
-    flat = TableMixture(torch.full((k,), 1 / k).double(), torch.zeros(k, c).double(), unit, ())
-    return flat.maximized(rows, share, laws, ridge)
+    flat = TableMixture(
+        rows.parts, share.sum(0), torch.zeros(k, c).double(), unit, (), tuple(laws)
+    )
+    return flat.maximized(flat.statistics(rows, share), rows.unit, ridge)

@@ -22,46 +22,24 @@ BLOCK_ROWS, BLOCK_NUMBERS = 1 << 16, 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows that weigh.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-    weight : ndarray of shape (n,)
-    number : sequence of int
-        Which rows of the source these are, from 0.
-    """
+    """Rows (n, d) that weigh, their numbers from 0 and, of a file, how they stand there."""
 
     rows: Array
     weight: Array
     number: Sequence[int]
+    table: Any = None
 
 
 class Chunks(ABC):
-    """Rows of any length, a block at a time; made by :func:`chunks`.
+    """Rows of any length, a block at a time; made by :func:`chunks`."""
 
-    Attributes
-    ----------
-    names : list of str or None
-        Of the columns, where the source has any.
-    n_columns : int
-    n_rows : int or None
-        None where only reading tells.
-    again : bool
-        Whether the rows can be read more than once.
-    progress : callable or None
-        Told of every block.
-    """
-
-    names: list[str] | None = None
     n_columns: int
-    n_rows: int | None = None
-    again = True
-    progress: Progress | None = None
-    has_gaps = False
-    """Whether NaN stands for values that are missing."""
-    n_seen: int | None = None
-    """Rows of the first pass of a fit, which all others must have."""
+    n_rows: int | None = None  # where it is known before reading
+    names: list[str] | None = None  # of the columns, where the source has any
+    again = True  # whether the rows can be read more than once
+    progress: Progress | None = None  # told of every block
+    has_gaps = False  # whether NaN stands for values that are missing
+    n_seen: int | None = None  # rows of the first pass of a fit, which all others must have
 
     @abstractmethod
     def read(self) -> Iterator[Part]:
@@ -86,14 +64,8 @@ class Chunks(ABC):
             )
         self.n_seen = first
 
-    def collect(self) -> Part:
-        """All rows of positive weight and their weights, in memory."""
-        part = self.collect_up_to(math.inf)
-        assert part is not None
-        return part
-
-    def collect_up_to(self, max_bytes: float) -> Part | None:
-        """The same, or None where they would take more memory."""
+    def collect(self, max_bytes: float = math.inf) -> Part | None:
+        """Rows of positive weight and their weights; None where they take more memory."""
         held, n_bytes = [(np.empty((0, self.n_columns)), np.empty(0))], 0
         for block in self.blocks():
             n_bytes += block.rows.nbytes + block.weight.nbytes
@@ -168,7 +140,7 @@ def _numbers(values: Any, n_dims: int, what: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what} does not hold numbers alone: {error}") from None
     if numbers.ndim != n_dims:
-        shape = "(n, d)" if n_dims == 2 else "(n,)"
+        shape = {1: "(n,)", 2: "(n, d)"}[n_dims]
         raise ValueError(f"{what} must have the shape {shape}, got {numbers.shape}")
     return numbers
 
@@ -182,27 +154,15 @@ def checked(
     *,
     gaps: bool = False,
 ) -> Block:
-    """Block of rows that are numbers, without those whose weight is zero; see `check`.
+    """Block of rows without those whose weight is zero.
 
-    Rows may have NaN if they may have `gaps`.
+    Rows that are not finite are rejected, but for NaN if they may have `gaps`, and so are weights
+    that are not finite or are negative. Messages begin with `where` and name the first such row,
+    counted from `first`.
     """
-    known = np.where(np.isnan(rows), 0.0, rows) if gaps else rows
-    check(known, weight, first, names, where)
-    if weight.all():
-        return Block(rows, weight, range(first, first + len(rows)))
-    kept = np.flatnonzero(weight)
-    return Block(rows[kept], weight[kept], (first + kept).tolist())
-
-
-def check(
-    rows: Array, weight: Array, first: int, names: Sequence[str] | None, where: str = ""
-) -> None:
-    """Reject rows that are not finite, and weights that are not finite or are negative.
-
-    Messages begin with `where` and name the first such row, counted from `first`.
-    """
-    if not np.isfinite(rows).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
+    good = np.isfinite(rows) | (np.isnan(rows) & gaps)
+    if not good.all():
+        row, column = np.argwhere(~good)[0]
         name = str(column) if names is None else repr(names[column])
         value = "NaN" if np.isnan(rows[row, column]) else "infinity"
         raise ValueError(
@@ -215,3 +175,7 @@ def check(
             f"{where}row {first + row} has the weight {weight[row]:g}; weights are finite and not "
             "negative"
         )
+    if weight.all():
+        return Block(rows, weight, range(first, first + len(rows)))
+    kept = np.flatnonzero(weight)
+    return Block(rows[kept], weight[kept], (first + kept).tolist())

@@ -6,13 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qaffde.schema import Schema
-from qaffde.streams.blocks import Array, Chunks, Part, Progress, as_part, block_size, check
+from qaffde.streams.blocks import (
+    Array,
+    Block,
+    Chunks,
+    Part,
+    Progress,
+    as_part,
+    block_size,
+    checked,
+)
 from qaffde.streams.files import (
     check_length,
     is_dataset,
@@ -28,36 +37,12 @@ from qaffde.streams.table import DataError, Table, import_pyarrow
 Missing = str | Callable[[Array], Array]
 
 
-class Batch(NamedTuple):
-    """Rows of a file: numbers (n, d), weights, row numbers from 0, and as they stand there."""
-
-    rows: Array
-    weight: Array
-    number: NDArray[np.intp]
-    table: Any
-
-
 class TableChunks(Chunks):
     """Columns of a file, all of them numbers unless a schema says how they become numbers.
 
-    Parameters
-    ----------
-    table : Table
-    columns : sequence of int
-    weights : int, optional
-        Column of weights.
-    missing : {"error", "drop", "impute", "keep"} or callable, default="error"
-        What becomes of rows that lack a value: an error names the first, they are left out,
-        values are filled in with the means of columns, they stay as NaN, or a callable fills
-        rows that have NaN. Rows without a weight are left out.
-    progress : callable, optional
-    schema : Schema, optional
-        Of the columns.
-
-    Attributes
-    ----------
-    n_read, n_kept, n_missing : int
-        Rows read and kept, and values that were missing, in the last pass over the file.
+    `weights` is the number of the column of weights; rows without one are left out. Of rows that
+    lack a value, `missing` says whether an error names the first ("error"), they are left out
+    ("drop"), means of columns or a callable fill them ("impute"), or they stay as NaN ("keep").
     """
 
     def __init__(
@@ -80,14 +65,14 @@ class TableChunks(Chunks):
         self.column_names = [table.names[j] for j in columns]
         self.names = self.column_names if table.named else None
         self.n_columns, self.n_rows = len(columns), table.n_rows
-        self.n_read = self.n_kept = self.n_missing = 0
+        self.n_read = self.n_kept = self.n_missing = 0  # rows and values in the last pass
         _reject_words(table, self.weights + ([] if schema else self.columns))
 
     def read(self) -> Iterator[Part]:
         """Rows and weights."""
         return ((batch.rows, batch.weight) for batch in self.batches())
 
-    def batches(self, *others: int) -> Iterator[Batch]:
+    def batches(self, *others: int) -> Iterator[Block]:
         """Rows together with how they stand in the file, which may have `others` as columns."""
         pa, d = import_pyarrow(), self.n_columns
         self.n_read = self.n_kept = self.n_missing = 0
@@ -99,10 +84,10 @@ class TableChunks(Chunks):
             rows, weight = np.ascontiguousarray(kept[:, :d]), kept[:, d:].ravel()
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
             self.n_missing += int(gaps.sum())
-            yield Batch(
+            yield Block(
                 rows if self.has_gaps or not np.isnan(rows).any() else self._fill(rows),
                 weight if self.weights else np.ones(len(rows)),
-                first + np.flatnonzero(keep),
+                (first + np.flatnonzero(keep)).tolist(),
                 table if keep.all() else table.filter(pa.array(keep)),
             )
         if not self.n_kept:
@@ -132,9 +117,8 @@ class TableChunks(Chunks):
                 f"{label}: column {name!r} has no value in row {first + row}; use missing=drop, "
                 "missing=impute or missing=keep"
             )
-        filled = np.where(gaps, 0.0, values)
-        weight = filled[:, d:].ravel()
-        check(filled[:, :d], weight, first, self.column_names, f"{label}: ")
+        weight = np.nan_to_num(values[:, d:], posinf=np.inf, neginf=-np.inf).ravel()
+        checked(values[:, :d], weight, first, self.column_names, f"{label}: ", gaps=True)
 
     def _fill(self, rows: Array) -> Array:
         if callable(self.missing):
@@ -157,8 +141,7 @@ class TableChunks(Chunks):
         if not count.all():
             name = self.column_names[int(np.argmin(count))]
             raise DataError(f"{self.table.label}: column {name!r} has no value at all")
-        means: Array = total / count
-        return means
+        return np.asarray(total / count)
 
 
 def pick_columns(
@@ -321,10 +304,8 @@ class ArrayChunks(Chunks):
             check_length(array)
         for start in range(0, len(self.X), size):
             part = slice(start, start + size)
-            yield (
-                np.array(self.X[part], dtype=np.float64, order="C"),
-                np.array(self.weight[part], dtype=np.float64),
-            )
+            rows = np.array(self.X[part], dtype=np.float64, order="C")
+            yield rows, np.array(self.weight[part], dtype=np.float64)
             for array in (self.X, self.weight):
                 release_pages(array)
 

@@ -19,19 +19,9 @@ from numpy.typing import NDArray
 from qaffde.streams.delimited import open_text
 from qaffde.streams.table import DataError, Table, clear_errors, import_pyarrow, made_names
 
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".npy": "npy",
-    ".npz": "npz",
-}
+SUFFIXES = {f".{kind}": kind for kind in ("csv", "tsv", "parquet", "arrow", "npy", "npz")}
+SUFFIXES |= {".tab": "tsv", ".pq": "parquet"}
+SUFFIXES |= dict.fromkeys((".arrows", ".feather", ".ipc"), "arrow")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 MAGIC = {
     b"PAR1": "parquet",
@@ -40,9 +30,6 @@ MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
-BUFFER_BYTES = 1 << 20
-"""Of each column; without a limit pyarrow keeps all that it has read of a Parquet file."""
-MAX_MEMBERS = 10_000
 HEADER_ERRORS = (SyntaxError, tokenize.TokenError, RecursionError, EOFError, OverflowError)
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
@@ -123,8 +110,9 @@ def open_dataset(source: Any, label: str) -> Table:
         numeric = [holds_numbers(kind) for kind in source.schema.types]
     options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(source, "format", None), ds.ParquetFileFormat):
+        # Without a limit for each column pyarrow keeps all that it has read of a Parquet file.
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(
-            use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
+            use_buffered_stream=True, buffer_size=1 << 20, pre_buffer=False
         )
 
     def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
@@ -216,7 +204,7 @@ def open_npz(path: Path, label: str) -> Table:
     arrays = {}
     with clear_errors(label, "NPZ", *ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-        if len(members) > MAX_MEMBERS:
+        if len(members) > 10_000:
             raise DataError(f"{label} has {len(members)} arrays, which is too many")
         for member in members:
             arrays[member.filename.removesuffix(".npy")] = _unpacked(archive, member, label)

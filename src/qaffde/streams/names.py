@@ -30,14 +30,7 @@ def framed_for(model: Any, X: Array) -> Any:
 
 
 def names_of(rows: Any) -> list[str] | None:
-    """Names of the columns of a data frame; None where they are not all words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> names_of(framed(np.ones((3, 2)), ["a", "b"])), names_of(np.ones((3, 2)))
-    (['a', 'b'], None)
-    """
+    """Names of the columns of a data frame; None where they are not all words."""
     names = list(getattr(rows, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
 

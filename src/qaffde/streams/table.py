@@ -6,10 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from qaffde.extras import import_extra
-
-BATCH_NUMBERS = 1 << 22
-"""Numbers of a batch, at most: wide tables have batches of fewer rows."""
+from qaffde.extras import import_extra, one_line
 
 
 class DataError(ValueError):
@@ -23,28 +20,17 @@ class DataError(ValueError):
 class Table:
     """Columns of a file that can be read from its start as often as needed.
 
-    Parameters
-    ----------
-    label, kind : str
-        What messages call the file and its format.
-    names : list of str
-        Of the columns; made up where the file has none, which `named` tells.
-    numeric : list of bool
-        Which columns hold numbers, as far as can be told without reading everything.
-    open : callable
-        Makes record batches, of any size, from numbers of columns, those among them that must be
-        numbers or nulls, and the rows that a batch should have.
-    n_rows : int or None
-        None where only reading tells.
+    `open` makes record batches, of any size, from numbers of columns, those among them that must
+    be numbers or nulls, and the rows that a batch should have.
     """
 
-    label: str
-    kind: str
+    label: str  # what messages call the file
+    kind: str  # and its format
     names: list[str]
-    numeric: list[bool]
+    numeric: list[bool]  # which columns hold numbers, as far as can be told without reading all
     open: Callable[[Sequence[int], Collection[int], int], Iterator[Any]]
-    n_rows: int | None = None
-    named: bool = True
+    n_rows: int | None = None  # where it is known before reading
+    named: bool = True  # else names are made up
     batch_rows = 32_768  # at most
 
     def __post_init__(self) -> None:
@@ -56,7 +42,7 @@ class Table:
             )
         if self.n_rows == 0 or not names:
             raise DataError(f"{label} has no rows")
-        self.batch_rows = max(1, min(self.batch_rows, BATCH_NUMBERS // len(names)))
+        self.batch_rows = max(1, min(self.batch_rows, (1 << 22) // len(names)))
 
     def read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
         """Record batches of some columns, `floats` among them as numbers or nulls."""
@@ -112,17 +98,4 @@ def shortened(message: object, most: int = 200) -> str:
     'wrong value'
     """
     lines = [line for line in str(message).splitlines() if line.strip()] or ["it is damaged"]
-    line = one_line(lines[0])
-    return line if len(line) <= most else f"{line[:most]}..."
-
-
-def one_line(text: str) -> str:
-    r"""Text without line ends, and with what cannot be printed escaped.
-
-    Examples
-    --------
-    >>> one_line("a\tb\nc\x0f")
-    'a b c\\x0f'
-    """
-    words = " ".join(text.split())
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+    return one_line(lines[0], most)

@@ -44,16 +44,12 @@ def fit_adaptive_features(
     ----------
     features : FourierFeatures
         The start, drawn for this bandwidth (for ``squared=False``, for ``bandwidth / √2``).
-    X : Tensor of shape (n, d)
-        The data.
-    bandwidth : Tensor of shape (d,)
-        Of the kernel k_γ.
+    X, bandwidth : Tensors of shapes (n, d), (d,)
+        The data, and the bandwidth of the kernel k_γ.
     squared : bool, default=True
         Fit the squared inner product, for density matrices, or the inner product itself.
-    n_pairs, n_epochs : int, default=10_000, 30
-        Pairs in an epoch, as many as in the paper; as many again are held out.
-    batch_size : int, default=500
-        Pairs in a step of Adam.
+    n_pairs, n_epochs, batch_size : int, default=10_000, 30, 500
+        Pairs in an epoch, as many as in the paper, and in a step; n_pairs more are held out.
     learning_rate : float, default=0.01
         Of the first step; it falls linearly to zero.
     near_share : float, default=0.25
@@ -64,8 +60,8 @@ def fit_adaptive_features(
     Returns
     -------
     FourierFeatures
-        Frozen, in the dtype of `features`. If training did not lower the loss of pairs held out
-        from it, these are the features of the start.
+        Frozen, in the dtype of `features`: the start, if training did not lower the loss of the
+        pairs that are held out.
     """
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     location, one = X.mean(0), torch.ones((), dtype=X.dtype)

@@ -1,45 +1,34 @@
 """Checkpoints: state of an interrupted fit, and whether a new fit may continue from it.
 
-A file is a magic word, a digest and a payload of tensors and plain values. The payload is read
-with ``weights_only=True``, so that no code in a file is ever run, only once its digest is right,
-and only if reading takes no more memory than the file.
+A file has the format of model files (:mod:`qaffde.files.format`): tensors, plain values and a
+digest. Nothing in it is code, and reading it takes no more memory than the file.
 """
 
 import hashlib
-import io
 import os
-import pickle
-import pickletools
-import re
-import struct
 import time
 import warnings
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from qaffde._version import __version__
+from qaffde.extras import import_extra
 from qaffde.files.atomic import write_atomically
-from qaffde.files.format import quoted
+from qaffde.files.format import FORMAT, pack, quoted, read_content, unpack
+from qaffde.files.values import Reader, Writer
 
 State = dict[str, Any]
 Fingerprint = dict[str, str]
 
-MAGIC = b"qaffde-checkpoint-4\n"
-DIGEST_SIZE = 16
-MAX_HASHED_BYTES = 1 << 24
-MADE = re.compile(r"collections OrderedDict|torch \w+Storage|torch\._utils _rebuild_tensor_v2")
-"""Names that a payload may call; torch also lets it make byte arrays, of any size."""
 UNREADABLE = (
-    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError),
-    *(RuntimeError, TypeError, ValueError, pickle.UnpicklingError, struct.error),
-    zipfile.BadZipFile,
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError),
+    ValueError,
 )
-"""Errors of zipfile, pickletools and torch at a payload that torch did not write."""
+"""Errors of reading a file, and of a fit that takes up a state that it did not write."""
 
 
 class CheckpointError(RuntimeError):
@@ -67,6 +56,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], every_seconds: float = 30.0) -> None:
+        import_extra("safetensors", "files", "checkpoints need")
         self.path = Path(path)
         self._file = Path(os.path.realpath(path))  # a link stays when the file is removed
         self.every_seconds = every_seconds
@@ -114,11 +104,11 @@ class Checkpoint:
     def save(self, state: State, of: Fingerprint) -> None:
         """Replace the file in one piece; a full disk is a warning, once, and no reason to stop."""
         self._last_save = time.monotonic()
-        buffer = io.BytesIO()
-        torch.save({"fingerprint": of, "state": state}, buffer)
-        payload = buffer.getvalue()
+        writer = Writer()
+        saved = writer.value({"fingerprint": of, "state": state}, "checkpoint")
+        header = {"format": FORMAT, "version": __version__, "checkpoint": saved}
         try:
-            write_atomically(self.path, MAGIC + _blake(payload) + payload)
+            write_atomically(self.path, pack(header, writer.arrays))
         except OSError as error:
             self._warn(error)
 
@@ -129,25 +119,14 @@ class Checkpoint:
     def _read(self) -> dict[str, Any] | None:
         if not self._file.exists():
             return None
-        payload = self._payload()
         with self.restoring():
-            _check_size(payload)
-            saved = torch.load(io.BytesIO(payload), weights_only=True)
+            with self._file.open("rb") as file:
+                content = read_content(file, os.fstat(file.fileno()).st_size)
+            header, arrays = unpack(content)
+            saved = Reader(arrays).value(header["checkpoint"])
             if not isinstance(saved["fingerprint"], dict) or not isinstance(saved["state"], dict):
                 raise TypeError("no state of a fit")
         return {**saved}
-
-    def _payload(self) -> bytes:
-        with self._file.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise CheckpointError(
-                    f"{self.path} is not a checkpoint of this version; name another file, or "
-                    "remove it to start anew"
-                )
-            digest, payload = file.read(DIGEST_SIZE), file.read()
-        if _blake(payload) != digest:
-            raise self._damaged("is damaged or cut short")
-        return payload
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
@@ -156,10 +135,9 @@ class Checkpoint:
             yield
         except UNREADABLE as error:
             reason = quoted(f"{type(error).__name__}: {error}")
-            raise self._damaged(f"cannot be read ({reason})") from None
-
-    def _damaged(self, what: str) -> CheckpointError:
-        return CheckpointError(f"checkpoint {self.path} {what}; remove it to start anew")
+            raise CheckpointError(
+                f"checkpoint {self.path} cannot be read ({reason}); remove it to start anew"
+            ) from None
 
     def _warn(self, error: OSError) -> None:
         if not self._warned:
@@ -179,6 +157,7 @@ def fingerprint(**parts: object) -> Fingerprint:
 
     Examples
     --------
+    >>> import torch
     >>> fingerprint(data=torch.ones(3)) == fingerprint(data=torch.zeros(3))
     False
     """
@@ -187,7 +166,7 @@ def fingerprint(**parts: object) -> Fingerprint:
 
 def _bytes(part: object) -> bytes:
     if isinstance(part, Tensor):
-        step = 1 + part.nbytes // MAX_HASHED_BYTES
+        step = 1 + part.nbytes // (1 << 24)
         rows = (part if part.ndim == 0 else part[::step]).detach().cpu().contiguous()
         return f"{part.dtype}{tuple(part.shape)}".encode() + rows.numpy().tobytes()
     if isinstance(part, Mapping):
@@ -197,18 +176,5 @@ def _bytes(part: object) -> bytes:
     return repr(part).encode()
 
 
-def _check_size(payload: bytes) -> None:
-    """Complain about a payload whose reading would take more memory than it has bytes."""
-    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-        entries = archive.infolist()
-        if sum(entry.file_size for entry in entries) > len(payload):
-            raise ValueError("it is compressed")
-        (name,) = (entry for entry in entries if entry.filename.endswith("/data.pkl"))
-        plain = archive.read(name)
-    for code, argument, _ in pickletools.genops(plain):
-        if code.name == "GLOBAL" and not MADE.fullmatch(str(argument)):
-            raise ValueError(f"it calls {argument}")
-
-
 def _blake(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest()
+    return hashlib.blake2b(content, digest_size=16).digest()

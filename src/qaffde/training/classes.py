@@ -43,25 +43,15 @@ from qaffde.training.likelihood import Whitening
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
 ROUGH = 0.01
 """Relative error of eigenvalues that comparing readings, or starting from one, can bear."""
-REFRESH = 20
-"""Steps after which the Gram matrix of learning features is computed anew; no gradient goes
-through it."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledRows:
-    """Rows with the numbers of their classes.
+    """Rows with the numbers of their classes."""
 
-    Parameters
-    ----------
-    X, y, weight : Tensors of shapes (n, d), (n,), (n,)
-        Rows, numbers of their classes from 0 on, and positive weights.
-    n_classes : int
-    """
-
-    X: Tensor
-    y: Tensor
-    weight: Tensor
+    X: Tensor  # (n, d)
+    y: Tensor  # (n,), numbers of classes from 0 on
+    weight: Tensor  # (n,), positive
     n_classes: int
 
     def part(self, chosen: Tensor) -> "LabeledRows":
@@ -238,8 +228,8 @@ class ClassStates(nn.Module):
         return self.coder.encode(inputs) / self.unit
 
     def _gram(self) -> Tensor:
-        """Gram matrix of the coordinates; while features learn, a slowly moving constant."""
-        if self.learns and (not self.training or self.age % REFRESH == 0):
+        """Gram matrix of the coordinates; while features learn, a constant for twenty steps."""
+        if self.learns and (not self.training or self.age % 20 == 0):
             G = self.measure.gram(self.features).detach()
             self.gram = self.transform.T @ G @ self.transform
         self.age += int(self.training)

@@ -18,7 +18,7 @@ it, both of the form :math:`p(x) = m(x) \lVert L \phi(x) \rVert^2` with integral
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -55,7 +55,8 @@ class Sums:
     r"""Sufficient statistics of weighted rows: :math:`\rho = \sum w \phi \phi^\top`, Σw and Σw².
 
     The sum of squared weights is kept as Kish's effective count :math:`n = (\sum w)^2 / \sum w^2`,
-    which does not overflow. They add up over rows, and rows can be subtracted.
+    which does not overflow. They add up over rows, and rows can be subtracted. Of a mixture, ρ are
+    its sufficient statistics, of shape (S,).
     """
 
     rho: Tensor
@@ -110,6 +111,8 @@ def _difference(whole: Tensor, part: Tensor) -> Tensor:
     stay in the sum, where rows that return meet them again; every reading clips them.
     """
     rest = whole - part
+    if rest.ndim == 1:
+        return rest
     slack = ROUNDING * whole.trace() * torch.eye(len(rest), dtype=rest.dtype)
     if torch.linalg.cholesky_ex(rest + slack).info > 0:
         least = float(torch.linalg.eigvalsh(rest)[0])
@@ -117,9 +120,6 @@ def _difference(whole: Tensor, part: Tensor) -> Tensor:
             f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
         )
     return rest
-
-
-Rank = int | float | str
 
 
 def density_matrix(features: FourierFeatures, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
@@ -150,32 +150,25 @@ def row_batches(
     return zip(X.split(batch_size), weight.split(batch_size), strict=True)
 
 
-def read_direct(
+def read_density(
+    measurement: str,
     features: FourierFeatures,
     rho: Tensor,
     measure: BaseMeasure,
     *,
-    rank: Rank,
+    rank: int | float | str,
     min_trace: float,
     tolerance: float,
 ) -> BornDensity:
-    """Density m φᵀρφ / tr(ρG) with the leading eigenpairs of ρ (paper, Eq. 4)."""
-    lam, V = QF.leading_eigenpairs(rho, len(rho))
-    r = QF.resolve_rank(rank, lam, min_trace)
-    density = BornDensity(features, lam[:r, None].sqrt() * V[:r], measure)
-    return density if isinstance(measure, KernelMeasure) else density.normalize_()
+    """Density of the leading eigenpairs of ρ, for "square_root" on the range of G.
 
-
-def read_square_root(
-    features: FourierFeatures,
-    rho: Tensor,
-    measure: BaseMeasure,
-    *,
-    rank: Rank,
-    min_trace: float,
-    tolerance: float,
-) -> BornDensity:
-    """Density m φᵀG^{−1/2} ρ G^{−1/2}φ with the leading eigenpairs of ρ on the range of G."""
+    "direct" is m φᵀρφ / tr(ρG) (paper, Eq. 4), "square_root" m φᵀG^{−1/2} ρ G^{−1/2}φ.
+    """
+    if measurement == "direct":
+        lam, V = QF.leading_eigenpairs(rho, len(rho))
+        r = QF.resolve_rank(rank, lam, min_trace)
+        density = BornDensity(features, lam[:r, None].sqrt() * V[:r], measure)
+        return density if isinstance(measure, KernelMeasure) else density.normalize_()
     U, gram_lam = QF.range_eigenpairs(measure.gram(features), tolerance)
     lam, V = QF.leading_eigenpairs(U.T @ rho @ U, U.shape[1])
     r = QF.resolve_rank(rank, lam, min_trace)
@@ -202,10 +195,5 @@ def square_root_values(
     return values.clamp(min=0.0) / inner.trace()
 
 
-READINGS: dict[str, Callable[..., BornDensity]] = {
-    "direct": read_direct,
-    "square_root": read_square_root,
-}
-
 SPECTRUM_WIDENING = {"direct": 1.0, "square_root": math.sqrt(2)}
-"""Bandwidth of the frequencies, in bandwidths of the kernel that the reading then resolves."""
+"""Bandwidth of the frequencies, in bandwidths of the kernel that each reading then resolves."""

@@ -8,9 +8,6 @@ from typing import Any
 
 from qaffde.parameters import check_choice, check_count, check_positive, check_share
 
-N_EVALUATIONS = 50
-FINAL_RATE = 1e-5
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
@@ -20,22 +17,16 @@ class LoopConfig:
 
     Parameters
     ----------
-    max_steps : int, default=5000
-        T, the number of steps.
-    batch_size : int or None, default=512
-        Rows in a step; None takes all of them, unshuffled, as L-BFGS needs it.
+    max_steps, batch_size : int, default=5000, 512
+        T, and the rows in a step; None takes all of them, unshuffled, as L-BFGS needs it.
     learning_rate, final_learning_rate : float, default=1e-3, 1e-5
         :math:`\eta_0` and :math:`\eta_T`.
-    weight_decay : float, default=0.0
-        Decoupled, as in AdamW.
-    clip_norm : float or None, default=None
-        Largest norm of the gradient.
-    eval_every : int, default=250
-        Steps between evaluations.
-    patience : int or None, default=None
-        Evaluations without improvement before training stops; None goes on to the end.
+    weight_decay, clip_norm : float, default=0.0, None
+        Decoupled, as in AdamW; largest norm of the gradient.
+    eval_every, patience : int, default=250, None
+        Steps between evaluations, and evaluations without improvement before training stops.
     time_limit : float or None, default=None
-        Seconds before training stops.
+        Seconds before training stops. The rate falls with them where they are over first.
 
     Examples
     --------
@@ -69,7 +60,7 @@ class LoopConfig:
                 f"learning_rate={self.learning_rate!r}"
             )
 
-    def learning_rate_at(self, step: int) -> float:
+    def learning_rate_at(self, step: float) -> float:
         """Learning rate after `step` steps."""
         left = max(0.0, 1 - step / self.max_steps)
         return (self.learning_rate - self.final_learning_rate) * left + self.final_learning_rate
@@ -84,7 +75,7 @@ class TrainingConfig:
     solver : {"lbfgs", "adam"}, default="lbfgs"
         For the convex problem of frozen features. L-BFGS was faster than Adam on every problem
         of ``python -m benchmarks.solvers``; Adam is the paper's.
-    max_iter : int, default=20
+    max_iter : int, default=10
         Iterations of that solver; for "adam", epochs.
     initialization : {"closed_form", "random"}, default="closed_form"
         Of the density matrix: by Algorithm 2, or at random.
@@ -118,7 +109,7 @@ class TrainingConfig:
     """
 
     solver: str = "lbfgs"
-    max_iter: int = 20
+    max_iter: int = 10
     initialization: str = "closed_form"
     max_steps: int = 2000
     batch_size: int | str = "auto"
@@ -150,14 +141,11 @@ class TrainingConfig:
 
     def loop(self, usual_batch: int, time_limit: float | None) -> "LoopConfig":
         """Settings of the loop of Adam, checked."""
+        shared = ("max_steps", "learning_rate", "weight_decay", "clip_norm", "patience")
         return LoopConfig(
-            max_steps=self.max_steps,
+            **{name: getattr(self, name) for name in shared},
             batch_size=usual_batch if isinstance(self.batch_size, str) else self.batch_size,
-            learning_rate=self.learning_rate,
-            final_learning_rate=min(FINAL_RATE, self.learning_rate),
-            weight_decay=self.weight_decay,
-            clip_norm=self.clip_norm,
-            eval_every=max(1, self.max_steps // N_EVALUATIONS),
-            patience=self.patience,
+            final_learning_rate=min(1e-5, self.learning_rate),
+            eval_every=max(1, self.max_steps // 50),
             time_limit=time_limit,
         )

@@ -93,16 +93,20 @@ class Whitening:
         )
 
     @torch.no_grad()
-    def coordinates(self, X: Tensor) -> Tensor:
-        """Coordinates e of shape (N, n) of rows of shape (N, d), in float32.
+    def values(self, X: Tensor) -> Tensor:
+        """Features φ of shape (N, D) of rows of shape (N, d), in float32.
 
         That is all the precision which a likelihood needs; half the memory, twice the speed.
         """
-        features, T = deepcopy(self.features).float(), self.transform.float()
-        E = T.new_empty(len(X), T.shape[1])
-        for x, e in zip(X.split(BLOCK), E.split(BLOCK), strict=True):
-            torch.mm(features(x.to(T)), T, out=e)
-        return E
+        features = deepcopy(self.features).float()
+        phi = features.W.new_empty(len(X), features.n_features)
+        for x, values in zip(X.split(BLOCK), phi.split(BLOCK), strict=True):
+            values.copy_(features(x.to(phi)))
+        return phi
+
+    def coordinates(self, X: Tensor) -> Tensor:
+        """Coordinates e of shape (N, n) of rows of shape (N, d), in float32."""
+        return self.values(X) @ self.transform.float()
 
     def resolve_rank(self, rank: int | float | str) -> int:
         """Rank as a number: a share is one of the coordinates."""
@@ -110,23 +114,23 @@ class Whitening:
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The state of Algorithm 2 from some rows, read by the square-root measurement."""
-        return self.start_from(self.coordinates(X[:START_ROWS]), weight, rank)
+        return self.start_from(self.values(X[:START_ROWS]), weight, rank)
 
-    def start_from(self, E: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
-        """The same from coordinates."""
-        E = E[:START_ROWS]
-        e = E * weight[:START_ROWS, None].sqrt().to(E)
-        scale = self.level.sqrt()
-        rho = scale[:, None] * (e.T @ e).to(scale) * scale
+    def start_from(self, phi: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
+        """The same from features."""
+        phi, weight = phi[:START_ROWS], weight[:START_ROWS]
+        T = self.transform * self.level.sqrt()
+        rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
         lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, START_TOLERANCE)
-        return DensityMatrix((lam[:, None].sqrt() * V).to(E))
+        return DensityMatrix((lam[:, None].sqrt() * V).to(phi))
 
     @torch.no_grad()
-    def log_square(self, state: DensityMatrix, E: Tensor) -> Tensor:
-        """Log-density over m, of shape (N,), at coordinates E, to float32's precision."""
+    def log_square(self, state: DensityMatrix, phi: Tensor) -> Tensor:
+        """Log-density over m, of shape (N,), at features of rows, to float32's precision."""
         squares = state.factor.to(self.level).square()
-        mass = (squares * (1 - self.ridge / self.level)).sum() / squares.sum()
-        return state(E).to(self.level) - mass.log()
+        mass = (squares * (1 - self.ridge / self.level)).sum()
+        born = QF.born_rule(phi, state.factor @ self.transform.T.to(phi))
+        return born.to(self.level).log() - mass.log()
 
     def density(self, state: DensityMatrix) -> BornDensity:
         """The density of a state of the coordinates."""
@@ -156,21 +160,30 @@ def whiten(
 
 
 class WhitenedState(nn.Module):
-    """State of the coordinates that are computed as rows come, where they are too many to keep."""
+    """State of coordinates, at features that are given, or at rows where they are too many."""
 
     transform: Tensor
 
-    def __init__(self, space: Whitening, state: DensityMatrix) -> None:
+    def __init__(self, space: Whitening, state: DensityMatrix, *, of_rows: bool = False) -> None:
         super().__init__()
-        self.features = deepcopy(space.features)
+        self.features = deepcopy(space.features) if of_rows else nn.Identity()
         self.state = state
         self.register_buffer("transform", space.transform)
         self.float()
 
+    @property
+    def factor(self) -> Tensor:
+        """Factor (r, D) of the amplitudes as functions of the features."""
+        return self.state.factor @ self.transform.T
+
+    def log_trace(self) -> Tensor:
+        """Logarithm of the trace of the state."""
+        return self.state.log_trace()
+
     def forward(self, x: Tensor) -> Tensor:
-        """Log of the Born rule at rows of shape (n, d)."""
-        log_born: Tensor = self.state(self.features(x) @ self.transform)
-        return log_born
+        """Log of the Born rule at features (n, D), or rows (n, d)."""
+        born: Tensor = QF.born_rule(self.features(x), self.factor)
+        return born.log() - self.log_trace()
 
 
 def maximize_likelihood(
@@ -187,24 +200,25 @@ def maximize_likelihood(
     Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
     from which Adam goes on with all of them.
     """
-    most, peers = MAX_COORDINATES // len(space.level), run.peers
+    most, peers = MAX_COORDINATES // space.features.n_features, run.peers
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
-    E = space.coordinates(Z[part])
+    phi = space.values(Z[part])
+    module = WhitenedState(space, state)
     history = maximize_state(
-        state, E, weight[part], config.max_iter, generator, solver=config.solver, run=run
+        module, phi, weight[part], config.max_iter, generator, solver=config.solver, run=run
     )
     if too_many:
         adam = SOLVERS["adam"].config(POLISH_EPOCHS, len(Z), run, learning_rate=1e-3)
-        module = WhitenedState(space, state)
+        module = WhitenedState(space, state, of_rows=True)
         rows = (Z.to(module.transform), weight.to(module.transform))
         train(module, negative_log_likelihood, rows, None, adam, generator, peers=peers)
     return history
 
 
 def maximize_state(
-    state: DensityMatrix,
-    E: Tensor,
+    module: WhitenedState | DensityMatrix,
+    phi: Tensor,
     weight: Tensor,
     max_iter: int,
     generator: Generator,
@@ -212,13 +226,13 @@ def maximize_state(
     solver: str = "lbfgs",
     run: Run | None = None,
 ) -> History:
-    """Solve the convex problem for coordinates E of shape (N, n), in place."""
+    """Solve the convex problem for features phi of shape (N, D), in place."""
     run, chosen = Run() if run is None else run, SOLVERS[solver]
-    config = chosen.config(max_iter, len(E), run)
+    config = chosen.config(max_iter, len(phi), run)
     return train(
-        state,
+        module,
         state_likelihood,
-        (E, weight.to(E)),
+        (phi, weight.to(phi)),
         None,
         config,
         generator,
@@ -229,26 +243,26 @@ def maximize_state(
 
 @torch.no_grad()
 def approximate_state(
-    start: DensityMatrix, E: Tensor, weight: Tensor, max_iter: int
+    space: Whitening, start: DensityMatrix, phi: Tensor, weight: Tensor, max_iter: int
 ) -> DensityMatrix:
     """State near the solution after a few iterations of SciPy's L-BFGS, to judge a candidate.
 
     Much of the time of a small problem is that of calls, of which torch's optimizers make more.
     """
-    shape, w = start.factor.shape, weight.to(E)
+    shape, w, T = start.factor.shape, weight.to(phi), space.transform.to(phi)
 
     def loss(a: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        A = torch.from_numpy(a).reshape(shape).to(E)
-        value, gradient = expectation(A, E, w)
+        A = torch.from_numpy(a).reshape(shape).to(phi)
+        value, gradient = expectation(A @ T.T, phi, w)
         trace, mean = A.square().sum(), w.mean()
-        slope = 2 * mean / trace * A - gradient
+        slope = 2 * mean / trace * A - gradient @ T
         total = float(mean * trace.log() - value)
         return total, slope.double().flatten().cpu().numpy()
 
     first = start.factor.detach().double().flatten().cpu().numpy()
     options = {"maxiter": max_iter, "maxcor": 20}
     found = minimize(loss, first, jac=True, method="L-BFGS-B", options=options)
-    return DensityMatrix(torch.from_numpy(found.x).reshape(shape).to(E))
+    return DensityMatrix(torch.from_numpy(found.x).reshape(shape).to(phi))
 
 
 def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:

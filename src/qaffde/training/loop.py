@@ -14,8 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from inspect import unwrap
 from typing import Any
 
@@ -32,7 +31,6 @@ Rows = tuple[Tensor, ...]
 
 MAX_FAILURES = 5
 """Recoveries in a row, before training is given up."""
-EVAL_BATCH_SIZE = 8192
 
 Loss = Callable[..., Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], Optimizer]
@@ -158,34 +156,36 @@ class _NotFiniteError(ArithmeticError):
     """A loss or gradient that is NaN or infinite."""
 
 
+KEPT = ("order", "position", "is_noisy", "step", "failures", "stale", "damping", "best_loss")
+"""Attributes of a run that a checkpoint holds as they are."""
+
+
+@dataclass(eq=False)
 class _Run:
     """State of one training, and the two moves that change it: a step and an evaluation."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        loss: Loss,
-        rows: Rows,
-        valid: Rows | None,
-        config: LoopConfig,
-        generator: Generator,
-        make_optimizer: MakeOptimizer,
-        peers: Peers,
-    ) -> None:
-        self.module, self.loss, self.config, self.peers = module.train(), loss, config, peers
-        self.rows, self.valid, self.generator = rows, valid, generator
+    module: nn.Module
+    loss: Loss
+    rows: Rows
+    valid: Rows | None
+    config: LoopConfig
+    generator: Generator
+    make_optimizer: MakeOptimizer
+    peers: Peers
+
+    def __post_init__(self) -> None:
+        self.module.train()
         self.order, self.position = torch.empty(0, dtype=torch.int64), 0
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
-        peers.share_(self.parameters)
-        self.optimizer = make_optimizer(self.parameters, config)
-        self.noise = Noise(twin(generator))  # batches are those of a module without noise
-        self.is_noisy = config.batch_size is not None  # line searches need the same loss again
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self.peers.share_(self.parameters)
+        self.optimizer = self.make_optimizer(self.parameters, self.config)
+        self.noise = Noise(twin(self.generator))  # batches are those of a module without noise
+        self.is_noisy = self.config.batch_size is not None  # line searches need the same loss
         self.step, self.failures, self.stale = 0, 0, 0
-        self.damping = 1.0
+        self.damping, self.best_loss = 1.0, math.inf
         self.history = History()
         self.losses: list[float] = []
-        self.best_loss = math.inf
-        self.best_state = deepcopy(module.state_dict())
+        self.best_state = _copied(self.module.state_dict())
         self.started, self.processor_started = time.perf_counter(), time.process_time()
         self.good = self.state()
 
@@ -201,35 +201,25 @@ class _Run:
 
     def state(self) -> State:
         return {
-            "module": deepcopy(self.module.state_dict()),
-            "optimizer": deepcopy(self.optimizer.state_dict()),
-            "order": self.order,
-            "position": self.position,
+            "module": _copied(self.module.state_dict()),
+            "optimizer": _listed(_copied(self.optimizer.state_dict())),
+            "best_state": self.best_state,
             "generator": self.generator.get_state(),
             "noise": self.noise.generator.get_state(),
-            "is_noisy": self.is_noisy,
-            "counters": [self.step, self.failures, self.stale],
-            "damping": self.damping,
-            "best_loss": self.best_loss,
-            "best_state": self.best_state,
-            "history": deepcopy(asdict(self.history)),
+            "history": asdict(self.history),
             "seconds": self.seconds,
             "processor_seconds": time.process_time() - self.processor_started,
+            **{name: getattr(self, name) for name in KEPT},
         }
 
     def restore(self, state: State) -> None:
         self._go_back(state)
-        self.order, self.position = state["order"], state["position"]
+        vars(self).update({name: state[name] for name in (*KEPT, "best_state")}, good=state)
         self.generator.set_state(state["generator"])
         self.noise.generator.set_state(state["noise"])
-        self.is_noisy = state["is_noisy"]
-        self.step, self.failures, self.stale = state["counters"]
-        self.damping = state["damping"]
-        self.best_loss, self.best_state = state["best_loss"], state["best_state"]
         self.history = History(**state["history"])
         self.started = time.perf_counter() - state["seconds"]
         self.processor_started = time.process_time() - state["processor_seconds"]
-        self.good = state
 
     @property
     def seconds(self) -> float:
@@ -237,7 +227,14 @@ class _Run:
 
     @property
     def learning_rate(self) -> float:
-        return self.damping * self.config.learning_rate_at(self.step)
+        """Rate of the step, or of the time that is over where that is the larger share.
+
+        Several processes have several clocks, and must take the same steps.
+        """
+        limit, done = self.config.time_limit, float(self.step)
+        if limit is not None and self.peers.size == 1:
+            done = max(done, self.seconds / limit * self.config.max_steps)
+        return self.damping * self.config.learning_rate_at(done)
 
     def advance(self) -> bool:
         """Take one step, and evaluate if it is time; whether an evaluation succeeded."""
@@ -305,7 +302,7 @@ class _Run:
         """Mean loss over held-out rows; infinite is bad, but NaN is a failure."""
         self.module.eval()
         total = 0.0
-        for batch in zip(*(part.split(EVAL_BATCH_SIZE) for part in valid), strict=True):
+        for batch in zip(*(part.split(8192) for part in valid), strict=True):
             total += len(batch[0]) * float(self._loss(batch))
         self.module.train()
         mean = torch.tensor(total / len(valid[0]), dtype=torch.float64)
@@ -319,7 +316,7 @@ class _Run:
         self.stale = 0 if improved else self.stale + 1
         self.best_loss = min(loss, self.best_loss)
         if improved or self.valid is None:
-            self.best_state = deepcopy(self.module.state_dict())
+            self.best_state = _copied(self.module.state_dict())
 
     def _record(self, train_loss: float, valid_loss: float) -> None:
         self.history.steps.append(self.step)
@@ -352,4 +349,19 @@ class _Run:
 
     def _go_back(self, state: State) -> None:
         self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(deepcopy(state["optimizer"]))
+        optimizer = _copied(state["optimizer"])
+        self.optimizer.load_state_dict(optimizer | {"state": dict(optimizer["state"])})
+
+
+def _listed(state: State) -> State:
+    """State of an optimizer, with pairs in place of the dict whose keys are numbers."""
+    return state | {"state": [[number, own] for number, own in state["state"].items()]}
+
+
+def _copied(state: Any) -> Any:
+    """Dictionaries and lists anew, with clones of their tensors; deepcopy takes far longer."""
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    return [_copied(value) for value in state] if isinstance(state, list) else state

@@ -5,15 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from qaffde.nn import DensityMatrix
-
 BLOCK = 1024
 """Rows whose coordinates stay in the cache between the loss and its gradient."""
 
 
-def negative_log_likelihood(
-    module: nn.Module, x: Tensor, weight: Tensor, *context: Tensor
-) -> Tensor:
+def negative_log_likelihood(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
     r"""Mean :math:`-w \log p(x)` over a batch: weights of mean one over all the rows.
 
     Batches are not divided by their own weight, so that their mean over an epoch is the loss of
@@ -25,8 +21,6 @@ def negative_log_likelihood(
         A :class:`~qaffde.nn.Density`, or any module from rows to log-probabilities.
     x : Tensor of shape (n, d)
     weight : Tensor of shape (n,)
-    *context : Tensor of shape (n, k)
-        What the density is conditional on, if anything; passed on to it.
 
     Examples
     --------
@@ -38,23 +32,25 @@ def negative_log_likelihood(
     >>> negative_log_likelihood(Uniform(), torch.rand(3, 1), torch.ones(3))
     tensor(0.6931)
     """
-    return -(weight * module(x, *context)).mean()
+    return -(weight * module(x)).mean()
 
 
-def state_likelihood(state: DensityMatrix, E: Tensor, weight: Tensor) -> Tensor:
-    r"""Mean :math:`-w \log(e^\top \sigma e)` of a state at coordinates E of shape (N, n).
+def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
+    r"""Mean :math:`-w \log(\phi^\top \sigma \phi)` of a state at features of shape (N, D).
 
-    The :func:`negative_log_likelihood` of a state, without gradients in E. Rows are read once for
-    the loss and its gradient: where they are many, reading them takes longer than the arithmetic.
+    The :func:`negative_log_likelihood` of a state with a `factor` and a `log_trace`, without
+    gradients in the features. Rows are read once for the loss and its gradient: where they are
+    many, reading them takes longer than the arithmetic.
 
     Examples
     --------
+    >>> from qaffde.nn import DensityMatrix
     >>> state = DensityMatrix(torch.tensor([[2.0, 0.0]]))
     >>> state_likelihood(state, torch.ones(3, 2), torch.ones(3)).item()
     0.0
     """
     log_trace: Tensor = weight.mean() * state.log_trace()
-    return log_trace - _Expectation.apply(state.factor, E, weight)
+    return log_trace - _Expectation.apply(state.factor, phi, weight)
 
 
 def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

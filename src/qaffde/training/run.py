@@ -3,12 +3,12 @@
 import math
 import os
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Generator, Tensor
 
 from qaffde.training.checkpoint import Checkpoint
@@ -28,18 +28,8 @@ def hold_out(
     """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
 
     The one split of this package: candidates of a search and states of a training are judged by
-    what it holds out.
-
-    Parameters
-    ----------
-    n : int
-    share : float
-        Of the rows that are held out.
-    generator : torch.Generator, optional
-        Rows that are in random order already need none: the first of them are held out.
-    most : int, optional
-        Most rows that are held out.
-    few : int, default=20
+    what it holds out, a `share` of n rows, but not more than `most`. Rows that are in random order
+    already need no generator: the first of them are held out.
 
     Examples
     --------
@@ -57,20 +47,8 @@ def hold_out(
 class History:
     """Record of a training; lists have one entry for each evaluation.
 
-    Attributes
-    ----------
-    steps : list of int
-    train_loss : list of float
-        Mean over the steps since the last evaluation.
-    valid_loss : list of float
-        NaN where nothing is held out.
-    learning_rate : list of float
-    seconds : list of float
-        Since the start, time before a resume included.
-    n_recoveries : int
-        How often a loss or gradient was not finite.
-    stopped_by : {"", "max_steps", "patience", "time_limit"}
-        Empty while training goes on.
+    A `train_loss` is the mean over the steps since the last evaluation, a `valid_loss` NaN where
+    nothing is held out; `seconds` are since the start, time before a resume included.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -78,8 +56,8 @@ class History:
     valid_loss: list[float] = field(default_factory=list)
     learning_rate: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    n_recoveries: int = 0
-    stopped_by: str = ""
+    n_recoveries: int = 0  # how often a loss or gradient was not finite
+    stopped_by: str = ""  # max_steps, patience or time_limit; empty while training goes on
 
 
 def print_progress(max_steps: int) -> Callable[[History], None]:
@@ -111,34 +89,66 @@ def progress_line(history: History, max_steps: int) -> str:
 Value = TypeVar("Value")
 
 
-class Peers(ABC):
-    """Communication of `size` processes of a training, of which this is number `rank`, from 0.
+class Peers:
+    """Processes of a training, of which this is number `rank`, from 0; all make the same calls.
 
-    All of them make the same calls.
+    Parameters
+    ----------
+    grouped : bool, default=False
+        Whether they are the default group of ``torch.distributed``; else there is one alone.
     """
 
-    size: int
-    rank: int
+    def __init__(self, *, grouped: bool = False) -> None:
+        self.size = dist.get_world_size() if grouped else 1
+        self.rank = dist.get_rank() if grouped else 0
 
-    @abstractmethod
     def average_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by their means over the processes, in place."""
+        """Replace tensors by their means over the processes, summed in float64."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.detach().reshape(-1).double() for tensor in tensors])
+        dist.all_reduce(flat)
+        means = (flat / self.size).split([tensor.numel() for tensor in tensors])
+        for tensor, mean in zip(tensors, means, strict=True):
+            tensor.detach().copy_(mean.reshape(tensor.shape))
 
-    @abstractmethod
     def share_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors by those of the first process, in place."""
+        """Replace tensors by those of the first process."""
+        for tensor in tensors if self.size > 1 else ():
+            dist.broadcast(tensor.detach(), src=0)
 
-    @abstractmethod
     def largest(self, number: int) -> int:
         """Largest number that any process gives."""
+        numbers = torch.tensor(number)
+        if self.size > 1:
+            dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
+        return int(numbers)
 
-    @abstractmethod
+    def any(self, flag: bool) -> bool:  # noqa: FBT001 (a value, not an option)
+        """Whether the flag is set in any process."""
+        return bool(self.largest(int(flag)))
+
     def first(self, make: Callable[[], Value]) -> Value:
         """Result of the first process, or its error, in all of them."""
+        if self.size == 1:
+            return make()
+        told: list[Any] = [_attempt(make) if self.rank == 0 else None]
+        dist.broadcast_object_list(told, src=0)
+        value, error = told[0]
+        if error is not None:
+            raise error
+        return value
 
-    @abstractmethod
     def gather(self, make: Callable[[], Value]) -> list[Value]:
         """Results of all processes in their order; an error of one is raised in all."""
+        if self.size == 1:
+            return [make()]
+        told: list[Any] = [None] * self.size
+        dist.all_gather_object(told, _attempt(make))
+        for rank, (_, error) in enumerate(told):
+            if error is not None:
+                raise type(error)(f"process {rank}: {error}")
+        return [value for value, _ in told]
 
     def together(self, make: Callable[[], Value]) -> Value:
         """Result of this process; an error of one is raised in all."""
@@ -146,40 +156,20 @@ class Peers(ABC):
         self.gather(lambda: made.append(make()))
         return made[0]
 
-    def any(self, flag: bool) -> bool:  # noqa: FBT001 (a value, not an option)
-        """Whether the flag is set in any process."""
-        return bool(self.largest(int(flag)))
-
     def share_of(self, number: int) -> int:
         """Share of a number for each process, at least one."""
         return -(-number // self.size)
 
 
-class Alone(Peers):
-    """A single process."""
-
-    size, rank = 1, 0
-
-    def average_(self, tensors: Sequence[Tensor]) -> None:
-        """Leave tensors as they are."""
-
-    def share_(self, tensors: Sequence[Tensor]) -> None:
-        """Leave tensors as they are."""
-
-    def largest(self, number: int) -> int:
-        """The number itself."""
-        return number
-
-    def first(self, make: Callable[[], Value]) -> Value:
-        """Result of this process."""
-        return make()
-
-    def gather(self, make: Callable[[], Value]) -> list[Value]:
-        """Result of this process, in a list."""
-        return [make()]
+def _attempt(make: Callable[[], Value]) -> tuple[Value | None, ValueError | TypeError | None]:
+    """A value, or the error of whoever gave bad input."""
+    try:
+        return make(), None
+    except (ValueError, TypeError) as error:
+        return None, error
 
 
-ALONE = Alone()
+ALONE = Peers()
 
 
 class Run:

@@ -8,7 +8,7 @@ of the train, so both terms are exact. All parameters take Adam's steps at once.
 """
 
 import math
-import time
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,12 +17,11 @@ from numbers import Real
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.functional.contraction import log_norm
+from qaffde.functional.contraction import log_likelihood
 from qaffde.nn import CircleBasis, CodeBasis, ColumnBasis, Part, TensorTrain, WaveBasis
 from qaffde.parameters import check_count, check_positive, check_share
 from qaffde.training.config import LoopConfig
 from qaffde.training.loop import train as run_loop
-from qaffde.training.losses import negative_log_likelihood
 from qaffde.training.run import History, Run, hold_out
 
 STEP, LOAD = 0.2, 0.5
@@ -33,8 +32,6 @@ ORDER_ROWS = 20_000
 """Rows that the order of the parts is found from."""
 MANY_ROWS = 100_000
 """Rows beyond which more steps are taken, by the fourth root."""
-TIMED_STEPS, SLACK = 5, 1.3
-"""Steps that are timed, and how much longer than them the others may take."""
 CLIP_NORM = 5.0
 GAP_ROUNDS = 3
 """Rounds of training where values are not known."""
@@ -62,6 +59,8 @@ class TensorTrainConfig:
         Of Adam; more steps where rows are more than a hundred thousand.
     validation_fraction, max_validation, patience : default=0.1, 20_000, 8
         Rows that are held out, and fiftieths of the steps without gain on them before it stops.
+    checkpoint : path or None, default=None
+        Where the state is kept while fitting, as in :class:`TrainingConfig`.
     """
 
     n_functions: int = 48
@@ -74,6 +73,7 @@ class TensorTrainConfig:
     validation_fraction: float = 0.1
     max_validation: int = 20_000
     patience: int = 8
+    checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation"):
@@ -147,29 +147,28 @@ class LearningTrain(nn.Module):
             loadings.append(torch.cat([1 + scaled[:, :1], scaled[:, 1:]], 1))
         return mixers, loadings, STEP * self.end
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logarithm (n,) of ‖Ψ‖²/Z at rows (n, d), while training less the roughness."""
+    def forward(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Mean of w log ‖Ψ‖²/Z over rows (n, d), while training less the roughness."""
         mixers, loadings, end = self.tensors()
-        v = [
-            basis.values(x[:, k]).float() @ V.T
-            for k, (basis, V) in enumerate(zip(self.bases, loadings, strict=True))
-        ]
-        mass, rough = self._integrals(mixers, loadings, end)
-        log_p = log_norm(torch.ones(1, 1), mixers, v, end) - mass.log()
-        return log_p - self.ridge * rough / mass if self.training else log_p
+        e = [basis.values(x[:, k]).float() for k, basis in enumerate(self.bases)]
+        log_mass, rough = self._integrals(mixers, loadings, end)
+        log_p = log_likelihood(weight, e, mixers, loadings, end) - weight.mean() * log_mass
+        return log_p - self.ridge * rough if self.training else log_p
 
     def _integrals(
         self, mixers: list[Tensor], loadings: list[Tensor], end: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Integrals of ‖Ψ‖² and of the squares of its derivatives, over all parts."""
-        rho = torch.ones(1, 1, 1)
-        rough = torch.zeros(1, 1, 1)
+        """Logarithm of Z, and the roughness of Ψ, Σ ∫ ‖∂Ψ‖² / Z."""
+        rho, rough, log_mass = torch.ones(1, 1), torch.zeros(1, 1), torch.zeros(())
         for k, (W, V) in enumerate(zip(mixers, loadings, strict=True)):
             Q, steep = V @ V.T, (V * self.get_buffer(f"rough_{k}")) @ V.T
             moved = W.T @ rho @ W
             rough = (W.T @ rough @ W) * Q + moved * steep
             rho = moved * Q
-        return (rho[0] @ end * end).sum(), (rough[0] @ end * end).sum()
+            size = rho.detach().trace()
+            rho, rough, log_mass = rho / size, rough / size, log_mass + size.log()
+        mass = (rho @ end * end).sum()
+        return log_mass + mass.log(), (rough @ end * end).sum() / mass
 
     @torch.no_grad()
     def result(self, places: Sequence[int]) -> TensorTrain:
@@ -332,10 +331,10 @@ def fit_train(
     rounds = GAP_ROUNDS if x.isnan().any() else 1
     for number in range(rounds):
         filled = train.fill(x, generator)[:, order].float()
-        loop = _loop(learner, filled[chosen], config, run, rounds - number)
+        loop = _loop(len(chosen), config, run, rounds - number)
         history = run_loop(
             learner,
-            negative_log_likelihood,
+            _loss,
             (filled[chosen], w[chosen]),
             (filled[valid], w[valid]),
             loop,
@@ -354,25 +353,21 @@ def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
     return TensorTrain([one] * len(bases), loadings, bases).normalized()
 
 
-def _loop(
-    learner: LearningTrain, rows: Tensor, config: TensorTrainConfig, run: Run, rounds: int
-) -> LoopConfig:
-    """Settings of the loop, one of some rounds; with a time limit, as many steps as fit in."""
-    steps, size = -(-config.max_steps // rounds), min(config.batch_size, len(rows))
-    if run.left is not None:
-        began = time.perf_counter()
-        for _ in range(TIMED_STEPS):
-            learner(rows[:size]).mean().backward()
-        learner.zero_grad()
-        each = SLACK * (time.perf_counter() - began) / TIMED_STEPS
-        steps = max(TIMED_STEPS, min(steps, int(run.left / each) // rounds))
+def _loss(learner: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
+    loss: Tensor = -learner(x, weight)
+    return loss
+
+
+def _loop(n: int, config: TensorTrainConfig, run: Run, rounds: int) -> LoopConfig:
+    """Settings of the loop of n rows, the first of some rounds that are left."""
+    steps = -(-config.max_steps // rounds)
     return LoopConfig(
         max_steps=steps,
-        batch_size=size,
+        batch_size=min(config.batch_size, n),
         learning_rate=config.learning_rate,
         final_learning_rate=1e-3 * config.learning_rate,
         clip_norm=CLIP_NORM,
         eval_every=max(1, steps // 50),
         patience=config.patience,
-        time_limit=run.left,
+        time_limit=None if run.left is None else run.left / rounds,
     )

@@ -10,7 +10,7 @@ pytest.importorskip("zuko", reason="flows need the extra 'flows'")
 
 from experiments.images.flows import ImageFlowClassifier
 from experiments.images.pixels import LEVELS, PixelDensity, logits, pixel_scales
-from experiments.models.classifier import class_flow
+from experiments.models.class_flows import class_flow
 from experiments.models.made import MADE
 from qaffde.baselines import MAF, RealNVP
 from qaffde.training import TrainingConfig

@@ -41,22 +41,19 @@ FORMS = {
     "pooled": {"pooled": True, "integration": "laplace"},
     "pooled each": {"pooled": True, "shared": False},
     "pooled blind": {"pooled": True, "blind": True, "hidden_size": 16, "integration": "laplace"},
-    "at the mode": {"bounded": True, "integration": "laplace", "mode_steps": 2},
+    "at the mode": {"bounded": True, "integration": "laplace", "mode_steps": 2, "max_steps": 90},
     "blind each": {"blind": True, "shared": False},
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_digits_are_told_apart(name):
-    """In the median of five seeds where so few steps fail on one or two of them."""
-    sizes = SIZES | {"n_channels": 8, "max_steps": 90, "learning_rate": 5e-3} | FORMS[name]
-    scores = [
-        ImageRoundTrip((8, 8), random_state=seed, **sizes)
-        .fit(X[:400], y[:400])
-        .score(X[400:], y[400:])
-        for seed in range(5 if name == "pooled blind" else 1)
-    ]
-    assert np.median(scores) > 0.8
+    """By the last networks: no pass over held-out images after every step."""
+    steps = {"max_steps": 60, "learning_rate": 5e-3, "early_stopping": False}
+    model = ImageRoundTrip(
+        (8, 8), random_state=0, **SIZES | {"n_channels": 8} | steps | FORMS[name]
+    )
+    assert model.fit(X[:400], y[:400]).score(X[400:], y[400:]) > 0.8
 
 
 @pytest.mark.parametrize("kind", ["painter", "viewer"])
@@ -147,7 +144,7 @@ def test_tangents_are_derivatives(name):
 def test_bounded_pixels_are_black_or_white_at_most(shared):
     own = {"bounded": True, "shared": shared, "max_steps": 3, "random_state": 0}
     found = ImageRoundTrip((8, 8), **SIZES, **own).fit(X, y).density_
-    z, given = 100 * torch.randn(20, 4), torch.eye(3)[[0, 1] * 10]
+    z, given = 1000 * torch.randn(20, 4), torch.eye(3)[[0, 1] * 10]
     pixels = found.density.mean_generate(z, given) * found.scale + found.location
     assert float(pixels.min()) == pytest.approx(0, abs=1e-5)
     assert float(pixels.max()) == pytest.approx(1, abs=1e-5)

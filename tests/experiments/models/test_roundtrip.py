@@ -11,7 +11,6 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.distributions import MultivariateNormal
 
-from experiments.models.classifier import FlowClassifier
 from experiments.models.flat import from_flat
 from experiments.models.roundtrip import RoundTrip
 from experiments.models.roundtrip_density import INTEGRATIONS
@@ -181,16 +180,6 @@ def test_images_by_convolutions(integration):
     assert model.density_.density.jacobian(z, given).shape == (3, 64, 5)
     assert np.isfinite(model.score_samples(digits)).all()
     assert model.sample(3, random_state=0).shape == (3, 64)
-
-
-def test_one_model_conditional_on_the_class_classifies():
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=600)
-    rows = rng.normal(size=(600, 2)) * [1.0, 0.3] + np.where(y, 2.0, -2.0)[:, None]
-    flow = from_flat(RoundTrip, max_steps=100, learning_rate=5e-3, **SHORT)
-    model = FlowClassifier(flow, random_state=0).fit(rows, y)
-    assert model.score(rows, y) > 0.95
-    assert (model.sample(200, 1, random_state=0).mean(0) > 0.5).all()
 
 
 @parametrize_with_checks(

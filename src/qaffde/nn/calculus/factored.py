@@ -15,10 +15,13 @@ from torch import Generator, Tensor, nn
 
 from qaffde.nn.calculus import sampling
 from qaffde.nn.calculus.integrals import box_probability
-from qaffde.nn.calculus.mapped import panel_rule
 from qaffde.nn.calculus.mixture import BornMixture, check_given, log_densities, log_values
+from qaffde.nn.calculus.quadrature import panel_rule, row_rules
 from qaffde.nn.calculus.terms import Term
 from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region, gap_patterns
+
+MAX_ROWS = 1 << 16
+"""Rows that are evaluated at once."""
 
 
 class FactoredMixture(PartsDensity):
@@ -90,7 +93,29 @@ class FactoredMixture(PartsDensity):
 
     def _level(self) -> Tensor:
         """Logarithm (K,) of what multiplies the terms."""
-        return self.derived("level", lambda: self.log_masses() - self._term_masses()[0])
+        return self.derived("level", self._computed_level)
+
+    def _computed_level(self) -> Tensor:
+        if self.lines is not None and not len(self.factors) and not self.log_weights.any():
+            return -self.lines.log_mass.expand(len(self.log_weights))
+        return self.log_masses() - self._term_masses()[0]
+
+    def line(self, number: int) -> BornMixture:
+        """Density of one line, by the number of its part."""
+        place = self._places().index(number)
+        return self.derived(("line", place), lambda: self._sum_of_terms((place,)))
+
+    def sum_of_terms(self) -> BornMixture | None:
+        """The same density as a sum of terms, where all parts are lines."""
+        if len(self.factors) or self.lines is None:
+            return None
+        places = tuple(range(len(self.parts)))
+        return self.derived("sum", lambda: self._sum_of_terms(places))
+
+    def _sum_of_terms(self, columns: tuple[int, ...]) -> BornMixture:
+        terms = zip(self._marginal_terms(columns), self._level(), strict=True)
+        shifted = (replace(t, log_coefficient=t.log_coefficient + level) for t, level in terms)
+        return BornMixture(shifted, torch.zeros((), dtype=torch.float64))
 
     def _marginal_terms(self, columns: tuple[int, ...]) -> list[Term]:
         def make() -> list[Term]:
@@ -224,6 +249,8 @@ class FactoredMixture(PartsDensity):
                 weights = weights * factor.masses(region)
         infinite = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64).expand(n, 2)
         ends = [regions[k] if regions[k] is not None else infinite for k in self._places()]
+        if len(self.parts) == 1 and ends:
+            return self.line(0).probability(*ends[0].T[:, :, None])  # type: ignore[union-attr]
         value = weights @ self.log_masses().exp()
         error = torch.zeros_like(value)
         if not ends:
@@ -245,9 +272,27 @@ class FactoredMixture(PartsDensity):
         """Nodes and weights (m,) for integrals over a part."""
         if self.parts[part] != LINE:
             return dict(self._others())[part].rule()
-        terms = self._marginal_terms((self._places().index(part),))
-        shifted = [
-            replace(term, log_coefficient=term.log_coefficient + level)
-            for term, level in zip(terms, self._level(), strict=True)
-        ]
-        return panel_rule(BornMixture(shifted), breaks, plane=plane)
+        return panel_rule(self.line(part), breaks, plane=plane)
+
+    def rule_given(self, given: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes and masses (n, m) of the last part, row by row given the others (n, q − 1)."""
+        last = len(self.parts) - 1
+        if not last or self.parts[last] != LINE:
+            return super().rule_given(given, breaks)
+        log_given = self.log_prob(torch.cat([given, torch.full_like(given[:, :1], torch.nan)], 1))
+        places = [k for k in self._places() if k < last]
+        if places:
+            terms = self._marginal_terms(tuple(range(len(places))))
+            check_given(terms, given[:, places], log_given)
+
+        def log_prob_at(z: Tensor) -> Tensor:
+            n, m = z.shape
+            rows = torch.cat([given.repeat_interleave(m, 0), z.reshape(-1, 1)], 1)
+            log_p = torch.cat([self.log_prob(part) for part in rows.split(MAX_ROWS)])
+            return log_p.reshape(n, m) - log_given[:, None]
+
+        return row_rules(self.line(last), breaks, log_prob_at, len(given))
+
+    def ppf(self, q: Tensor) -> Tensor:
+        """Quantiles (n,) of one part."""
+        return self.line(0).ppf(q) if self.parts[0] == LINE else super().ppf(q)

@@ -26,7 +26,7 @@ from qaffde.functional.chebyshev import (
     coefficients,
     series_length,
 )
-from qaffde.nn.calculus.base_laws import UniformLaw
+from qaffde.nn.calculus.base_laws import NormalLaw, UniformLaw
 from qaffde.nn.calculus.column_series import (
     density_series,
     n_nodes,
@@ -36,7 +36,7 @@ from qaffde.nn.calculus.column_series import (
 )
 from qaffde.nn.calculus.polynomial import BLOCK, WAVES
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.columns import ColumnMaps
+from qaffde.nn.maps import MapTable
 
 AFFORDABLE = 5e9
 """Multiplications that the probability of one box may cost, about half a second."""
@@ -77,6 +77,10 @@ def _term_probability(
     The integral is of shape (1, n) where it is exact, else it has a row for each repetition.
     """
     nothing = torch.zeros(len(lower), dtype=torch.float64)
+    if term.n_dims == 1 and isinstance(term.law, NormalLaw) and not term.form.W.any():
+        ends = ((end[:, 0] - term.offset[0]) / term.scale[0, 0] for end in (upper, lower))
+        above, below = (torch.special.ndtr(u) for u in ends)
+        return (term.log_mass.exp() * (above - below))[None], nothing
     if term.n_dims == 1:
         integral = ColumnIntegral.of(term)
         return (integral(upper[:, 0]) - integral(lower[:, 0]))[None], nothing
@@ -115,7 +119,7 @@ class Column:
 
     parts: list[ColumnIntegral]
     log_scale: float = 0.0
-    maps: ColumnMaps | None = None
+    maps: MapTable | None = None
 
     def cdf(self, x: Tensor) -> Tensor:
         """Distribution function (n,) at x of shape (n,)."""

@@ -15,6 +15,7 @@ from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
 from qaffde.nn.features import BaseMeasure, BoxMeasure, GaussianMeasure
+from qaffde.nn.parts import gap_patterns
 
 PLANE = 2
 NOTHING = torch.empty(1, 0, dtype=torch.float64)
@@ -89,8 +90,30 @@ class BornMixture(Density):
         return self.log_masses.softmax(0)
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (n,) at points of shape (n, d)."""
-        return log_densities(self.terms, x).logsumexp(1) - self.log_mass
+        """Log-density (n,) at points of shape (n, d): NaN is integrated out."""
+        if not x.isnan().any():
+            return log_densities(self.terms, x).logsumexp(1) - self.log_mass
+        log_p = torch.zeros(len(x), dtype=torch.float64)
+        for have, _, rows in gap_patterns(x):
+            if have:
+                log_p[rows] = self.marginal(have).log_prob(x[rows][:, have])
+        return log_p
+
+    def fill(self, x: Tensor, generator: Generator | None = None) -> Tensor:
+        """A copy of x (n, d) with draws, or means, given the rest of the row in place of NaN.
+
+        There are draws if there is a generator.
+        """
+        filled = x.clone()
+        for have, lack, rows in gap_patterns(x):
+            if lack:
+                ordered, given = self.reordered([*have, *lack]), x[rows][:, have]
+                filled[rows.nonzero(), torch.tensor(lack)] = (
+                    ordered.mean_given(given)
+                    if generator is None
+                    else ordered.sample_given(given, generator)
+                )
+        return filled
 
     def reordered(self, columns: Sequence[int]) -> "BornMixture":
         """The density of the same columns in another order."""

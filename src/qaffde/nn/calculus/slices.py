@@ -25,10 +25,11 @@ from qaffde.functional.chebyshev import antiderivative
 from qaffde.nn.calculus.column_series import density_series, nodes_of
 from qaffde.nn.calculus.families import Family
 from qaffde.nn.calculus.integrals import Column, ColumnIntegral, legendre
-from qaffde.nn.calculus.mapped import MappedMixture
 from qaffde.nn.calculus.mixture import BornMixture, constant_form
 from qaffde.nn.calculus.terms import Term
-from qaffde.nn.columns import ColumnMaps
+from qaffde.nn.columns import TableColumn
+from qaffde.nn.maps import MapTable
+from qaffde.nn.table import TableDensity
 
 Check = Callable[[], None]
 Ends = tuple[float, float]
@@ -69,10 +70,12 @@ class Slices:
     True
     """
 
-    def __init__(self, density: BornMixture | MappedMixture) -> None:
-        self.maps: ColumnMaps | None = None
-        if isinstance(density, MappedMixture):
-            self.maps, density = density.maps, density.density
+    def __init__(self, density: BornMixture | TableDensity) -> None:
+        self.columns: list[TableColumn] | None = None
+        if isinstance(density, TableDensity):
+            self.columns, lines = density.each(), density.lines
+            assert lines is not None
+            density = lines
         one = constant_form(density.n_dims)  # for all terms whose form is constant: one family
         terms = [
             term if term.form.W.any() else replace(term, log_coefficient=term.log_mass, form=one)
@@ -94,8 +97,8 @@ class Slices:
 
     def reaches(self, given: Tensor) -> bool:
         """Whether there is any density where columns have these values."""
-        if self.maps is not None and len(given):
-            given, log_slope = self._given_maps(given)(given[None])
+        if self.columns is not None and len(given):
+            given, log_slope = self._maps(0, len(given))(given[None])
             if float(log_slope) == -math.inf:
                 return False
             given = given[0]
@@ -114,7 +117,7 @@ class Slices:
             density = density_series(form, base.law, family.on_grid(given, [x])[None])
             series = antiderivative(base.log_coefficient.exp() * density)
             parts.append(ColumnIntegral(base, series))
-        maps = None if self.maps is None else self.maps.select([len(self.maps) - 1])
+        maps = None if self.columns is None else self._maps(-1, None)
         return Column(parts, float(self._log_weights(given)[0].max()), maps)
 
     def probability(
@@ -125,8 +128,8 @@ class Slices:
         The mass of all terms is that of :class:`Column`, of either column.
         """
         total, bounds = 0.0, torch.tensor(box, dtype=torch.float64).T
-        if self.maps is not None:
-            bounds = self.maps.select(range(len(given), len(self.maps))).edges(bounds)
+        if self.columns is not None:
+            bounds = self._maps(len(given), None).edges(bounds)
         given = self._placed(given)
         for k, base in self._given(given, log_mass):
             check()
@@ -163,8 +166,9 @@ class Slices:
         picture that moves does not show. `check` is called before each part of the work, and may
         raise to stop it.
         """
-        if self.maps is not None:
-            own = [self.maps.select([len(given) + k]) for k in range(len(ends))]
+        if self.columns is not None:
+            first = len(given)
+            own = [self._maps(first + k, first + k + 1) for k in range(len(ends))]
             return self._mapped_masses(
                 own, given, ends, n_cells, nodes, budget=budget, draft=draft, check=check
             )
@@ -172,7 +176,7 @@ class Slices:
 
     def _mapped_masses(
         self,
-        maps: Sequence[ColumnMaps],
+        maps: Sequence[MapTable],
         given: Tensor,
         ends: Sequence[Ends],
         n_cells: int,
@@ -256,15 +260,16 @@ class Slices:
             mass = mass * (second / mass.sum(0)).nan_to_num(0)
         return replace(cells, mass=mass)
 
-    def _given_maps(self, given: Tensor) -> ColumnMaps:
-        assert self.maps is not None
-        return self.maps.select(range(len(given)))
+    def _maps(self, start: int, stop: int | None) -> MapTable:
+        """Maps of some columns."""
+        assert self.columns is not None
+        return MapTable.of(self.columns[start:stop])
 
     def _placed(self, given: Tensor) -> Tensor:
         """Values of the columns given, behind their maps."""
-        if self.maps is None or not len(given):
+        if self.columns is None or not len(given):
             return given
-        z: Tensor = self._given_maps(given)(given[None])[0][0]
+        z: Tensor = self._maps(0, len(given))(given[None])[0][0]
         return z
 
     def _given(

@@ -1,0 +1,203 @@
+"""The untuned choice between closed form, maximum likelihood and tensor train."""
+
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _check_sample_weight
+from torch import Generator, Tensor
+
+from qaffde.estimators.calculus import BornEstimator
+from qaffde.estimators.qaffde import QAFFDE
+from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.estimators.tensor_train import QAFFDETensorTrain
+from qaffde.frames import as_frame
+from qaffde.parameters import Seed, check_positive, generator_from
+from qaffde.schema import Schema
+from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
+from qaffde.selection.summary import Source, as_source
+from qaffde.streams import Chunks, as_chunks
+from qaffde.training.closed_form import effective_count
+from qaffde.training.run import Run
+
+SHARES: dict[type[Any], float] = {QAFFDE: 1 / 6, QAFFDESGD: 1 / 6, QAFFDETensorTrain: 1 / 3}
+"""Candidates, the simplest first, and their shares of the time; the rest is for the last fit."""
+FOLD_ROWS, N_FOLDS = 10_000, 3
+"""Fewer rows than this are all held out, in folds."""
+VALID_SHARE, MAX_VALID = 0.1, 20_000
+"""Otherwise one split holds out this share, at most so many rows."""
+MIN_ROWS = 50
+"""Fewer rows than this have the simplest estimator."""
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An estimator and its likelihood of held-out rows.
+
+    Parameters
+    ----------
+    name : str
+    log_likelihood : float
+        Mean over the rows.
+    loss, error : float
+        How far the mean is below that of the best candidate, and the standard error of this
+        difference, row by row.
+    seconds : float
+    chosen : bool
+    """
+
+    name: str
+    log_likelihood: float
+    loss: float
+    error: float
+    seconds: float
+    chosen: bool
+
+    def __str__(self) -> str:
+        loss = f"{self.loss:.4f} ± {self.error:.4f} below" if self.loss else "best"
+        mark = "  chosen" if self.chosen else ""
+        return f"{self.name:17} {self.log_likelihood:9.4f}  {loss:24} {self.seconds:6.1f} s{mark}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidates of :func:`qaffde.fit`, by `n_rows` held-out rows; none where rows are few."""
+
+    candidates: tuple[Candidate, ...]
+    n_rows: int
+
+    def __str__(self) -> str:
+        if not self.candidates:
+            return f"fewer than {MIN_ROWS} rows: not compared"
+        head = f"held-out log-likelihood ({self.n_rows:,} rows); of those within one standard "
+        return "\n  ".join(
+            [head + "error of the best, the first is chosen", *map(str, self.candidates)]
+        )
+
+
+def fit(
+    X: Any,
+    sample_weight: ArrayLike | None = None,
+    *,
+    columns: Any = "auto",
+    time_limit: float | None = 120.0,
+    random_state: Seed = None,
+) -> BornEstimator:
+    """Fit the estimator that suits the rows best.
+
+    :class:`QAFFDE`, :class:`QAFFDESGD` and :class:`QAFFDETensorTrain` are compared by their
+    likelihood of held-out rows: a tenth of them, or all in three folds where they are fewer than
+    ten thousand. The simplest whose mean is within one standard error of the best is then fitted
+    to all rows. After a single split, that is left out where time is short.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d), a data frame, or a source of chunks
+        Of a source, a sample of a million rows is compared; of an iterator, which cannot be read
+        again, the first million are all that is fitted.
+    sample_weight : array-like of shape (n,), optional
+    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns, as in :class:`QAFFDE`.
+    time_limit : float or None, default=120.0
+        Seconds for all fits together.
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    QAFFDE, QAFFDESGD or QAFFDETensorTrain
+        Fitted. Its attribute ``choice_`` is a :class:`~qaffde.estimators.Comparison`; print it.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(300, 1))
+    >>> model = fit(X, random_state=0)
+    >>> type(model).__name__, len(model.choice_.candidates)
+    ('QAFFDE', 3)
+    """
+    check_positive("time_limit", time_limit, optional=True)
+    run, generator = Run(time_limit), generator_from(random_state)
+    source = X if isinstance(X, Source) else as_chunks(X, sample_weight)
+    rows, weight = X, sample_weight
+    if source is not None:
+        sample = as_source(source).rows(generator.initial_seed())
+        rows, weight = (tensor.numpy() for tensor in sample)
+        is_spent = isinstance(source, Chunks) and not source.again
+        X, sample_weight = (rows, weight) if is_spent else (source, None)
+    frame = as_frame(rows)
+    if frame is None:
+        table = numbers = np.asarray(rows)
+    else:
+        schema, table = Schema.infer(rows, columns), frame
+        columns = {column.name: column.kind for column in schema.columns}
+        numbers = schema.encode(rows)
+    given = {"columns": columns, "random_state": random_state}
+    own: Any = _check_sample_weight(weight, numbers, dtype=np.float64, ensure_non_negative=True)
+    splits = _splits(numbers, own, generator)
+    entries = []
+    for kind, share in SHARES.items() if splits else ():
+        began, found = time.monotonic(), []
+        for train, valid in splits:
+            limit = None if time_limit is None else share * time_limit / len(splits)
+            model = kind(**given, time_limit=limit)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                model.fit(_take(table, train), sample_weight=own[train])
+            found.append(torch.from_numpy(model.score_samples(_take(table, valid))))
+        score = torch.cat(found).clamp(min=LEAST_SCORE)
+        entries.append((model, score, time.monotonic() - began))
+    judged = np.concatenate([valid for _, valid in splits]) if splits else np.empty(0, np.int64)
+    choice, number = _compare(entries, torch.from_numpy(own[judged]))
+    kind, left = list(SHARES)[number], run.left
+    in_time = left is None or len(splits) != 1 or left > entries[number][2]
+    if in_time or source is not None:
+        model = kind(**given, time_limit=left).fit(X, sample_weight=sample_weight)
+    else:
+        model = entries[number][0]
+    model.choice_ = choice
+    return model
+
+
+def _take(table: Any, rows: Index) -> Any:
+    """Some rows of an array, or of a frame of narwhals as one of its own library."""
+    return table[rows] if isinstance(table, np.ndarray) else table[rows].to_native()
+
+
+def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Index]]:
+    """Numbers of rows to fit on and to judge by; copies of a row fall on the same side."""
+    counted = np.flatnonzero(weight)
+    n = len(counted)
+    if n < MIN_ROWS:
+        return []
+    line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
+    _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
+    order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
+    if n < FOLD_ROWS:
+        parts = np.array_split(order, N_FOLDS)
+    else:
+        parts = [order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]]
+    masks = [np.isin(copy_of, part) for part in parts]
+    return [(counted[~mask], counted[mask]) for mask in masks]
+
+
+def _compare(entries: list[tuple[Any, Tensor, float]], weight: Tensor) -> tuple[Comparison, int]:
+    """Comparison of models by their scores (n,), and the number of the chosen one."""
+    if not entries:
+        return Comparison((), 0), 0
+    best = max((score for _, score, _ in entries), key=lambda s: weighted_mean(s, weight))
+    chosen = [indistinct(score, best, weight) for _, score, _ in entries].index(True)
+    found = []
+    for number, (model, score, seconds) in enumerate(entries):
+        loss = weighted_mean(best - score, weight)
+        spread = weighted_mean((best - score - loss).square(), weight)
+        error = math.sqrt(spread / effective_count(weight))
+        name, mean = type(model).__name__, weighted_mean(score, weight)
+        found.append(Candidate(name, mean, loss, error, seconds, number == chosen))
+    return Comparison(tuple(found), len(weight)), chosen

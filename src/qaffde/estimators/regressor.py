@@ -1,0 +1,411 @@
+"""QAFFDERegressor: the distribution of y given the columns of a table."""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from qaffde.estimators.base import all_or_nothing, check_configs
+from qaffde.estimators.persistence import FileMixin
+from qaffde.frames import as_frame
+from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
+from qaffde.nn.conditional import BornConditional, BornHead, Target
+from qaffde.parameters import Seed, check_count, check_share, check_sum, generator_from
+from qaffde.schema import Schema
+from qaffde.training import TrainingConfig
+from qaffde.training.noise import Noise
+from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
+from qaffde.training.run import Run
+
+Array = NDArray[np.float64]
+BLOCK = 512
+"""Rows whose densities are computed at once."""
+N_LEVELS = 100
+"""Quantiles that the continuous ranked probability score is a mean over."""
+N_DRAWS = 64
+"""Draws of earlier outputs that the mean and quantiles of a later one are averages over."""
+
+
+@dataclass(eq=False, repr=False)
+class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
+    r"""Regression that predicts a whole distribution, by an ensemble of conditional densities.
+
+    Each member is a network whose last layer is a :class:`~qaffde.nn.ConditionalBorn`,
+
+    .. math:: p(y \mid x) = m_x(y)\, \frac{\lVert A(x)\, e(F_x(y)) \rVert^2}{\lVert A(x) \rVert^2}
+
+    trained by maximum likelihood; the distribution is the mean over the members. It integrates
+    to one exactly, and its distribution function is closed, so that quantiles, intervals and
+    draws are those of the density itself. Several outputs are a chain: each is given the columns
+    of X and the outputs before it.
+
+    Parameters
+    ----------
+    n_members : int, default=5
+        Networks. Each holds out another part of the rows to decide when training stops.
+    n_hidden, n_layers : int, default=64, 2
+        Size of the networks.
+    n_components : int, default=5
+        Gaussians of the base :math:`m_x`.
+    n_functions, rank : int, default=12, 2
+        Waves e, and rows of the factor A. One wave is a mixture density network.
+    target : "auto", kind or list of kinds, default="auto"
+        Kind of y: "real" or :class:`~qaffde.Real` with known ends, "integer", or
+        :class:`~qaffde.Periodic`. "auto" is real.
+    columns : "auto", kind, list of kinds, dict of {column: kind} or None, default="auto"
+        Kinds of the columns of X, found in a data frame. Categories become indicators, periods
+        sines and cosines, and gaps (NaN) the mean with an indicator.
+    encoder : torch.nn.Module, optional
+        Network from standardized columns to codes (n, k), in place of ours; each member trains a
+        copy.
+    training : TrainingConfig, optional
+        Settings of Adam; 3000 steps by default, more for many rows.
+    time_limit : float or None, default=None
+        Seconds before training stops.
+    verbose : bool, default=False
+        Print progress.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    densities_ : list of torch modules
+        The conditional density of each output.
+    history_ : list of qaffde.training.History
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, where X had names
+
+    References
+    ----------
+    Bishop, "Mixture density networks", 1994. Lakshminarayanan et al., "Simple and scalable
+    predictive uncertainty estimation using deep ensembles", 2017.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (500, 1))
+    >>> y = X[:, 0] + 0.1 * rng.normal(size=500)
+    >>> model = QAFFDERegressor(random_state=0, n_members=2).fit(X, y)
+    >>> model.predict([[0.5]]).round(1)
+    array([0.5])
+    """
+
+    n_members: int = 5
+    n_hidden: int = 64
+    n_layers: int = 2
+    n_components: int = 5
+    n_functions: int = 12
+    rank: int = 2
+    _: KW_ONLY
+    target: Any = "auto"
+    columns: Any = "auto"
+    encoder: nn.Module | None = None
+    training: TrainingConfig | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    random_state: Any = None
+    schema_ = None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    @all_or_nothing
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the distribution of `y` given the rows of `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or a data frame
+            Gaps (NaN) may be.
+        y : array-like of shape (n,) or (n, t)
+        sample_weight : array-like of shape (n,), optional
+        """
+        self._check()
+        rows, outputs, weight = self._rows(X, y, sample_weight)
+        self.inputs_ = Inputs.of(rows, self.schema_)
+        run = Run(
+            self.time_limit, getattr(self.training, "checkpoint", None), verbose=self.verbose
+        )
+        generator = generator_from(self.random_state)
+        x, self.densities_, self.history_ = self.inputs_(rows), [], []
+        for t, kind in enumerate(self._targets(outputs)):
+            target = Target.of(kind, outputs[:, t])
+            head = BornHead(self.n_components, self.n_functions, self.rank, target)
+            size = self.n_hidden, self.n_layers
+            network = make_network(
+                x.shape[1], head.n_inputs, self.n_members, size, self.encoder, generator
+            )
+            module = ConditionalDensity(network, head)
+            rest = outputs.shape[1] - t
+            history = fit_conditional(
+                module, x, outputs[:, t], weight, self.training, generator, run, 1 / rest
+            )
+            self.densities_.append(module.double().requires_grad_(False).eval())
+            self.history_.append(history)
+            x = torch.cat([x, seen(target, outputs[:, t])], 1)
+        return self
+
+    def predict(self, X: ArrayLike, *, return_std: bool = False) -> Any:
+        """Mean of y, the mean direction of a periodic one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, t), or two of them
+        """
+        if not return_std:
+            return self._each(X, lambda density: density.mean)
+        both = self._each(X, lambda d: torch.stack([d.mean, d.variance.sqrt()], -1))
+        return both[..., 0], both[..., 1]
+
+    def predict_quantile(self, X: ArrayLike, q: ArrayLike) -> Array:
+        """Quantiles of y: of shape (n,) for one level q, (n, k) for k levels.
+
+        Several outputs have a further dimension before that of the levels.
+        """
+        levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
+        if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
+            raise ValueError(f"q={q!r} must be a number between 0 and 1, or a list of them")
+
+        def quantiles(density: BornConditional) -> Tensor:
+            return density.icdf(levels.reshape(-1, 1)).T
+
+        found = self._each(X, quantiles)
+        return found if levels.ndim else found[..., 0]
+
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
+        """Central intervals of y that hold a share of it, of shape (n, 2) or (n, t, 2)."""
+        check_share("coverage", coverage)
+        return self.predict_quantile(X, [(1 - coverage) / 2, (1 + coverage) / 2])
+
+    def predict_distribution(self, X: ArrayLike) -> Any:
+        """Distribution of y at each row, as those of :mod:`torch.distributions`.
+
+        Of several outputs it is a list of their marginals; those after the first are averages
+        over draws of the outputs before.
+        """
+        found = self._marginals(self._inputs(X))
+        return found[0] if len(found) == 1 else found
+
+    def log_likelihood(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Log-density of y (n,) or (n, t) at each row, of shape (n,); exact."""
+        x, outputs = self._inputs(X), _outputs(y)
+        if outputs.shape != (len(x), len(self.densities_)):
+            raise ValueError(
+                f"y has shape {np.shape(y)}, but X has {len(x)} rows and the fit "
+                f"{len(self.densities_)} outputs"
+            )
+        total = torch.zeros(len(x), dtype=torch.float64)
+        for density, value in zip(self.densities_, outputs.T, strict=True):
+            total += density(x).double().log_prob(value)
+            x = torch.cat([x, seen(density.head.target, value)], 1)
+        return total.numpy()
+
+    def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Seed = None) -> Array:
+        """Draws of y at each row, of shape (n, n_samples) or (n, n_samples, t)."""
+        check_count("n_samples", n_samples)
+        x, drawn = self._inputs(X).repeat_interleave(int(n_samples), 0), []
+        generator = generator_from(random_state)
+        for density in self.densities_:
+            with Noise(generator):
+                drawn.append(density(x).sample())
+            x = torch.cat([x, seen(density.head.target, drawn[-1])], 1)
+        values = torch.stack(drawn, -1).reshape(-1, int(n_samples), len(drawn)).numpy()
+        return values[..., 0] if len(drawn) == 1 else values
+
+    def calibration(self, X: ArrayLike, y: ArrayLike) -> dict[str, Any]:
+        """How well the distributions of one output fit what was seen.
+
+        Returns
+        -------
+        dict
+            "pit": the distribution function at y (n,), uniform if all is well (of an integer, at
+            a random point of its step). "levels", "coverage": shares, and how many y lie in the
+            central intervals that should hold them. "crps", "log_likelihood": means over rows.
+        """
+        check_is_fitted(self)
+        if len(self.densities_) > 1:
+            raise ValueError("calibration is that of one output; fit the outputs one by one")
+        value = _outputs(y)[:, 0]
+        density = self.predict_distribution(X)
+        pit = density.cdf(value)
+        if isinstance(density.target.kind, Integer):
+            below = density.cdf(value - 1)
+            random = torch.rand(len(pit), generator=torch.Generator().manual_seed(0))
+            pit = below + (pit - below) * random
+        levels = np.linspace(0.05, 0.95, 19)
+        inside = np.abs(pit.numpy()[:, None] - 0.5) <= levels / 2
+        q = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
+        away = value.numpy()[:, None] - self.predict_quantile(X, q)
+        pinball = np.maximum(q * away, (q - 1) * away)
+        return {
+            "pit": pit.numpy(),
+            "levels": levels,
+            "coverage": inside.mean(0),
+            "crps": float(2 * pinball.mean()),
+            "log_likelihood": float(self.log_likelihood(X, y).mean()),
+        }
+
+    def _check(self) -> None:
+        check_configs(self)
+        sizes = "n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"
+        for name in sizes:
+            check_count(name, getattr(self, name))
+        if self.encoder is not None and not isinstance(self.encoder, nn.Module):
+            raise ValueError(f"encoder={self.encoder!r} must be a torch module")
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows with NaN for gaps, outputs (n, t) and weights, those of no weight left out."""
+        self.schema_ = None
+        if as_frame(X) is not None or self.columns not in ("auto", None):
+            self.schema_ = Schema.infer(X, self.columns)
+        rows, outputs = self._numbers(X, reset=True), _outputs(y)
+        self.is_single_ = np.ndim(np.asarray(y)) == 1
+        if len(rows) != len(outputs):
+            raise ValueError(f"X has {len(rows)} rows, but y {len(outputs)}")
+        weight = _check_sample_weight(
+            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        )
+        check_sum(weight)
+        kept = torch.from_numpy(weight > 0)
+        if kept.sum() < 2:
+            raise ValueError("fewer than two rows have a positive sample_weight")
+        return torch.tensor(rows)[kept], outputs[kept], torch.tensor(weight)[kept]
+
+    def _numbers(self, X: Any, *, reset: bool) -> Array:
+        how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        how["ensure_min_samples"] = 2 if reset else 1
+        if self.schema_ is None:
+            return validate_data(self, X, reset=reset, **how)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return check_array(self.schema_.encode(X), input_name="X", **how)
+
+    def _inputs(self, X: Any) -> Tensor:
+        check_is_fitted(self)
+        return self.inputs_(torch.tensor(self._numbers(X, reset=False)))
+
+    def _targets(self, outputs: Tensor) -> list[Kind]:
+        """Kinds of the outputs, once these are known to have them."""
+        d = outputs.shape[1]
+        if d > 1 and self.encoder is not None:
+            raise ValueError("an encoder sees X only, and so one output; fit outputs one by one")
+        asked = [self.target] * d if isinstance(self.target, str | Kind) else list(self.target)
+        if len(asked) != d:
+            raise ValueError(f"target has {len(asked)} kinds for {d} outputs")
+        kinds = [Real() if kind == "auto" else as_kind(kind, "y") for kind in asked]
+        for kind, y in zip(kinds, outputs.T, strict=True):
+            if not isinstance(kind, Real | Integer | Periodic):
+                raise ValueError(f"y is {kind}; use QAFFDEClassifier for categories")
+            if not Target(kind).encode(y)[1].isfinite().all() or (
+                isinstance(kind, Integer) and (y != y.round()).any()
+            ):
+                raise ValueError(f"y has values that are not {kind}; values on an end are none")
+        return kinds
+
+    def _marginals(self, x: Tensor) -> list[BornConditional]:
+        """Densities of each output at inputs (n, q)."""
+        n, draws, found = len(x), 1, []
+        generator = torch.Generator().manual_seed(0)
+        for t, density in enumerate(self.densities_):
+            numbers = density.network(x)
+            found.append(density.head.average(numbers.reshape(n, -1, numbers.shape[-1])))
+            if t + 1 == len(self.densities_):
+                break
+            if draws == 1:
+                draws = N_DRAWS
+                x, numbers = (part.repeat_interleave(draws, 0) for part in (x, numbers))
+            with Noise(generator):
+                y = density.head.average(numbers).sample()
+            x = torch.cat([x, seen(density.head.target, y)], 1)
+        return found
+
+    def _each(self, X: Any, value: Any) -> Array:
+        """A value of each output's density, in blocks of rows."""
+        x = self._inputs(X)
+        size = BLOCK // (1 if len(self.densities_) == 1 else N_DRAWS)
+        blocks = [
+            torch.stack([value(density) for density in self._marginals(part)], 1)
+            for part in x.split(max(1, size))
+        ]
+        values: Array = torch.cat(blocks).numpy()
+        return values[:, 0] if self.is_single_ else values
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Columns as the inputs of a network, of mean zero and variance one.
+
+    Parameters
+    ----------
+    kinds : tuple of Kind
+    location, scale : Tensors of shape (d,)
+    gaps : tuple of bool
+        Whether a column has an indicator of gaps.
+    """
+
+    kinds: tuple[Kind, ...]
+    location: Tensor
+    scale: Tensor
+    gaps: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, rows: Tensor, schema: Schema | None) -> "Inputs":
+        """Inputs of rows (n, d)."""
+        kinds = (Real(),) * rows.shape[1] if schema is None else schema.kinds
+        location = rows.nanmean(0).nan_to_num(0.0)
+        scale = (rows - location).square().nanmean(0).sqrt().nan_to_num(0.0)
+        scale = torch.where(scale > 1e-12 * location.abs(), scale, 1.0)
+        return cls(kinds, location, scale, tuple(rows.isnan().any(0).tolist()))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Inputs (n, q) of rows (n, d)."""
+        found = []
+        for x, kind, location, scale, gap in zip(
+            rows.T, self.kinds, self.location, self.scale, self.gaps, strict=True
+        ):
+            known = ~x.isnan()
+            if isinstance(kind, Category):
+                codes = torch.arange(len(kind.values or ()), dtype=x.dtype)
+                found.append((x[:, None] == codes).to(x))
+            elif isinstance(kind, Periodic):
+                angle = 2 * math.pi * (x.nan_to_num(0.0) - kind.start) / kind.period
+                found.append(torch.stack([angle.sin(), angle.cos()], 1) * known[:, None])
+            else:
+                found.append(((x - location) / scale).nan_to_num(0.0)[:, None])
+            if gap:
+                found.append((~known).to(x)[:, None])
+        return torch.cat(found, 1)
+
+
+def _outputs(y: Any) -> Tensor:
+    """Outputs (n, t) as doubles."""
+    if y is None:
+        raise ValueError("QAFFDERegressor requires y to be passed, but the target y is None")
+    given = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    return torch.tensor(given).reshape(len(given), -1)
+
+
+def seen(target: Target, y: Tensor) -> Tensor:
+    """An earlier output as inputs (n, ·) of a later one."""
+    z = target.encode(y)[0]
+    if not isinstance(target.kind, Periodic):
+        return z[:, None]
+    return torch.stack([(2 * math.pi * z).sin(), (2 * math.pi * z).cos()], 1)

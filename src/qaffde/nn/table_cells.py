@@ -1,0 +1,96 @@
+"""Masses of the cells of a picture of one or two columns of a table.
+
+They are integrals, so that no mode is lost that is narrower than a cell.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qaffde.nn.columns import AtomColumn, CodeColumn
+from qaffde.nn.table import TableDensity
+
+BISECTIONS = 24
+NARROW = 0.1
+"""Share of a cell's mass that the density at its middle may miss."""
+SMALL = 1e-4
+"""Mass of cells that are evaluated at their middles in any case."""
+ROUNDS, FLOOR = 30, -1e5
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Cells of one column: a point of each, of shape (m,), and their masses (m,).
+
+    All codes are cells. Those of numbers are one below the first edge, n between the edges, one
+    above the last edge and, where the column has an atom, that.
+    """
+
+    points: Tensor
+    mass: Tensor
+
+
+def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Side:
+    """Cells of a density of one column.
+
+    Parameters
+    ----------
+    density : TableDensity
+    edges : Tensor of shape (n + 1,)
+        Even ones; codes need none.
+    draft : bool, default=False
+        Whether all points may be the middles of their cells.
+    """
+    column = density.column(0)
+    if isinstance(column, CodeColumn):
+        codes = column.decode(torch.arange(column.size, dtype=torch.float64)[:, None])
+        return Side(codes, density.log_prob(codes[:, None]).exp())
+    value, at = torch.nan, edges.new_zeros(1)
+    if isinstance(column, AtomColumn):
+        value = column.value
+        point = edges.new_full((1, 1), value)
+        at = density.probability(point, point)[0]
+
+    def below(x: Tensor) -> Tensor:
+        """Mass at most x, but for the atom."""
+        return density.cdf(x[:, None])[0] - at * (x >= value)
+
+    step = edges[1] - edges[0]
+    cumulative = torch.cat([edges.new_zeros(1), below(edges), 1 - at])
+    mass = cumulative.diff().clamp(min=0)
+    points = torch.cat([edges - step / 2, edges[-1:] + step / 2])
+    if not draft:
+        drawn = density.log_prob(points[:, None]).exp() * step
+        narrow = ((drawn - mass).abs() > NARROW * mass) & (mass > SMALL)
+        narrow[[0, -1]] = False
+        if narrow.any():
+            low, high = (points[narrow] + side * step / 2 for side in (-1, 1))
+            half = cumulative[:-1][narrow] + mass[narrow] / 2
+            for _ in range(BISECTIONS):
+                middle = (low + high) / 2
+                short = below(middle) < half
+                low, high = torch.where(short, middle, low), torch.where(short, high, middle)
+            points[narrow] = high
+    points = torch.where(points == value, points + step / 4, points)
+    if not isinstance(column, AtomColumn):
+        return Side(points, mass)
+    return Side(torch.cat([points, at.new_tensor([value])]), torch.cat([mass, at]))
+
+
+def plane_of(density: TableDensity, first: Side, second: Side) -> Tensor:
+    """Masses (m, k) of the cells of two columns.
+
+    The density at the cells' points, with rows and columns scaled until their sums are the masses
+    of the sides (Deming and Stephan, 1940).
+    """
+    a, b = (side.mass > 0 for side in (first, second))
+    pairs = torch.cartesian_prod(first.points[a], second.points[b])
+    log_mass = density.log_prob(pairs).reshape(int(a.sum()), int(b.sum())).clamp(min=FLOOR)
+    log_a, log_b = first.mass[a].log(), second.mass[b].log()
+    for _ in range(ROUNDS):
+        log_mass = log_mass + (log_b - log_mass.logsumexp(0))
+        log_mass = log_mass + (log_a - log_mass.logsumexp(1))[:, None]
+    mass = first.mass.new_zeros(len(a), len(b))
+    mass[a.nonzero(), b.nonzero()[:, 0]] = log_mass.exp()
+    return mass

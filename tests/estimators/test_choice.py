@@ -1,0 +1,97 @@
+"""qaffde.fit: the choice between the estimators by held-out likelihood."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import qaffde
+from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
+from qaffde.estimators import choice
+from qaffde.streams import chunks
+
+
+def entries(*gains: float, spread: float = 1.0) -> list:
+    """Models whose scores have means of their own, and paired differences of a known spread."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(len(gains), 400, generator=generator).double()
+    noise -= noise.mean(1, keepdim=True)
+    models = (QAFFDE(), QAFFDESGD(), QAFFDETensorTrain())
+    return [(m, g + spread * z, 1.0) for m, g, z in zip(models, gains, noise, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen"),
+    [((0.0, 0.0, 0.03), 0), ((0.0, 0.5, 0.52), 1), ((0.0, 0.2, 0.6), 2), ((0.0, -1.0, -1.0), 0)],
+)
+def test_first_within_one_standard_error_is_chosen(gains, chosen):
+    """The error of a difference of 400 rows is √2/20 = .07."""
+    found, number = choice._compare(entries(*gains), torch.ones(400).double())
+    assert number == chosen
+    assert [c.chosen for c in found.candidates].index(True) == chosen
+    best = int(np.argmax(gains))
+    assert found.candidates[best].loss == 0
+    assert found.candidates[best - 1].error == pytest.approx(2**0.5 / 20, rel=0.1)
+    assert str(found).count("chosen") == 2
+
+
+def test_copies_fall_on_the_same_side():
+    X = np.repeat(np.random.default_rng(0).normal(size=(40, 2)), 3, axis=0)
+    splits = choice._splits(X, np.ones(120), torch.Generator().manual_seed(0))
+    assert sorted(np.concatenate([valid for _, valid in splits])) == list(range(120))
+    for train, valid in splits:
+        assert not set(train // 3) & set(valid // 3)
+
+
+def test_many_rows_are_split_once():
+    weight = np.ones(20_000)
+    weight[::2] = 0
+    X = np.random.default_rng(0).normal(size=(20_000, 1))
+    ((train, valid),) = choice._splits(X, weight, torch.Generator().manual_seed(0))
+    assert len(valid) == 1000
+    assert len(train) == 9000
+    assert (weight[train] > 0).all()
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The simplest estimator alone, for speed."""
+    monkeypatch.setattr(choice, "SHARES", {QAFFDE: 0.5})
+
+
+@pytest.mark.slow
+def test_few_rows_are_not_won_by_luck():
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = qaffde.fit(X, random_state=0)
+    assert isinstance(model, QAFFDE)
+    assert model.choice_.n_rows == 90
+    assert [c.name for c in model.choice_.candidates] == [kind.__name__ for kind in choice.SHARES]
+
+
+def test_data_frames_keep_their_kinds(alone):
+    rng = np.random.default_rng(0)
+    city = np.array(["a", "b", "rare"])[np.r_[rng.integers(0, 2, 99), 2]]
+    table = pd.DataFrame({"city": city, "x": rng.normal(size=100)})
+    weight = rng.uniform(0.5, 2, 100)
+    model = qaffde.fit(table, weight, time_limit=None, random_state=0)
+    assert model.schema_.columns[0].kind.values == ("a", "b", "rare")
+    assert np.isfinite(model.score_samples(table)).all()
+
+
+@pytest.mark.parametrize("kind", [iter, list])
+def test_chunks(kind, alone):
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = qaffde.fit(chunks(kind(np.array_split(X, 3))), time_limit=None, random_state=0)
+    assert model.choice_.n_rows == 90
+    assert model.n_features_in_ == 2
+
+
+def test_too_few_rows_to_compare():
+    model = qaffde.fit([[0.0], [1.0], [2.5]], random_state=0)
+    assert isinstance(model, QAFFDE)
+    assert str(model.choice_) == "fewer than 50 rows: not compared"
+
+
+def test_bad_time_limit():
+    with pytest.raises(ValueError, match="time_limit=-1"):
+        qaffde.fit([[0.0], [1.0]], time_limit=-1)
