@@ -1,13 +1,15 @@
-"""Convert a model file of format 1, which qaffde 0.1.0 wrote, to the format of today.
+"""Convert an older model file to the format of today.
 
     python tools/convert_model.py OLD NEW
 
-Format 1 had frames instead of plans and no configuration objects. Densities stay as they are, and
-updates go on. Parameters that no longer exist are left out: they would matter to another fit only.
-Classifiers and baselines are refused. The result is checked as every file is that is loaded.
+Format 1, which qaffde 0.1.0 wrote, had frames instead of plans and no configuration objects; its
+classifiers and baselines are refused. Format 2 had other names and fewer fields at first.
+Densities stay as they are, and updates go on. Parameters that no longer exist are left out: they
+would matter to another fit only. The result is checked as every file is that is loaded.
 """
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,11 @@ RENAMED = {
 }
 ESTIMATORS = ("QAFFDEOutlierDetector", "FourierFeatures")
 """Estimators whose fitted attributes have an underscore now, and nothing else is new."""
+WITH_SCHEMA = (
+    *("QAFFDE", "QAFFDESGD", "QAFFDETensorTrain", "QAFFDERegressor", "QAFFDEOutlierDetector"),
+)
+WITH_PARAMETERS = (*WITH_SCHEMA, "QAFFDEClassifier", "FourierFeatures")
+CONSTANTS = {field.name for field in fields(SelectionPolicy)}
 REFUSED = (
     *("KDE", "GMM", "MADE", "MAF", "IAF", "RealNVP", "NSF", "Planar", "RoundTrip"),
     "PolynomialShear",
@@ -51,57 +58,51 @@ REFUSED = (
 
 
 def convert(content: bytes) -> bytes:
-    """Content of a file of today's format, from that of a file of format 1."""
-    header, arrays = unpack(content, version=1)
+    """Content of a file of today's format, from that of an older file."""
+    header, arrays = unpack(content, versions=(1, FORMAT))
     try:
-        converter = Converter(arrays)
         with np.errstate(all="ignore"):  # of forged numbers, which loading refuses
-            for entry in header["objects"]:
-                converter.add(entry["class"], entry["fields"])
+            if header["format"] == 1:
+                converter = Converter(arrays)
+                objects = converter.convert(header["objects"])
+                arrays = converter.arrays
+            else:
+                objects = header["objects"]
+            renamer = Renamer(arrays)
+            objects = renamer.convert(objects)
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, FileError):
             raise
         raise FileError(f"the file is damaged and cannot be converted ({quoted(error)})") from None
-    new = {"format": FORMAT, "version": __version__, "objects": converter.objects}
-    converted = pack(new, converter.arrays)
+    new = {"format": FORMAT, "version": __version__, "objects": objects}
+    converted = pack(new, renamer.arrays)
     loads(converted)
     return converted
 
 
-class Converter:
-    """Objects of a file of today's format.
+class Steps:
+    """Objects of a newer file, made of those of an older one, one after the other.
 
     Parameters
     ----------
     arrays : dict of {str: ndarray}
-        Of the file of format 1.
+        Of the older file.
     """
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = dict(arrays)
         self.objects: list[Json] = []
-        self._places: list[Any] = []  # of the old objects; frames themselves
+        self._places: list[Any] = []  # what stands for each older object
 
-    def add(self, kind: str, fields: Json) -> None:
-        """Convert the next object of the old file."""
-        if kind in REFUSED:
-            raise FileError(
-                f"the file holds a {kind} of format 1, which is not converted: load it with "
-                "qaffde 0.1.0, or fit the model again and save it"
-            )
-        new = self._renumbered(fields)
-        if kind == "Frame":
-            self._places.append(new)
-            return
-        if kind == "GaussianMeasure":
-            del self.arrays[new.pop("cholesky")["tensor"]]  # is computed from the covariances
-        if kind in MOVED:
-            new = self._density_estimator(kind, new)
-        elif kind in ESTIMATORS:
-            new = _fitted(RENAMED.get(kind, {}), new)
-        else:
-            new = {RENAMED.get(kind, {}).get(name, name): new[name] for name in new}
-        self._places.append(self._append(kind, new))
+    def convert(self, objects: Any) -> list[Json]:
+        """Objects of the newer file."""
+        for entry in objects:
+            self._places.append(self.add(entry["class"], self._renumbered(entry["fields"])))
+        return self.objects
+
+    def add(self, kind: str, fields: Json) -> Any:
+        """Convert an object; what stands for it in the fields of later ones."""
+        raise NotImplementedError
 
     def _append(self, kind: str, fields: Json) -> Json:
         self.objects.append({"class": kind, "fields": fields})
@@ -115,6 +116,129 @@ class Converter:
         if value.keys() == {"object"}:
             return self._places[value["object"]]
         return {name: self._renumbered(item) for name, item in value.items()}
+
+    def _fields(self, reference: Json) -> Json:
+        fields: Json = self.objects[reference["object"]]["fields"]
+        return fields
+
+    def _tensor(self, name: str, array: Any) -> Json:
+        name = f"{name}.{len(self.arrays)}"
+        self.arrays[name] = np.array(array, dtype=np.float64)
+        return {"tensor": name}
+
+
+class Renamer(Steps):
+    """Objects of format 2 with the names and fields of today, from those that it had at first."""
+
+    def add(self, kind: str, fields: Json) -> Any:
+        """Convert an object; maps of columns, projections and frames are parts of others."""
+        if kind == "TablePlan":
+            raise FileError(
+                "the file holds the fit of a table by a version of qaffde that could not add rows "
+                "to it; fit the table again"
+            )
+        if kind == "RealColumn" and "map" in fields:
+            return fields["map"]
+        if kind == "ColumnMaps":
+            return fields["columns"]
+        if kind == "Projection":
+            return fields
+        if kind in ("MappedDensity", "MappedMixture"):
+            return self._append("TableDensity", self._table(**fields))
+        if kind == "ClassBorn":
+            return self._class_density(fields)
+        if kind == "ClassDensity":
+            return self._append(
+                "StandardizedDensity", {"density": fields["born"], **fields["coder"]}
+            )
+        change = {
+            "Plan": self._plan,
+            "SelectionPolicy": lambda old: {k: old[k] for k in old if k in CONSTANTS},
+            "StandardizedDensity": lambda old: {"axes": None, "noise": None, **old},
+            "DerivedDensity": lambda old: {"schema": None, **old},
+        }.get(kind, lambda old: old)
+        if kind in WITH_PARAMETERS:
+            fields = self._estimator(kind, fields)
+        return self._append("RealColumn" if kind == "ColumnMap" else kind, change(fields))
+
+    def _plan(self, old: Json) -> Json:
+        columns = old.pop("maps", None)
+        return {"columns": columns and {"tuple": columns}, "schema": None, **old}
+
+    def _table(self, density: Json, maps: list[Json]) -> Json:
+        inner = self.objects[density["object"]]
+        if inner["class"] == "BornMixture":
+            line = self._append("Part", {"kind": "line", "size": 0})
+            level = self._tensor("level", np.zeros(len(inner["fields"]["terms"])))
+            parts = {"tuple": [line] * len(maps)}
+            mixture = {"parts": parts, "log_weights": level, "lines": density, "factors": []}
+            density = self._append("FactoredMixture", mixture)
+        return {"density": density, "columns": maps}
+
+    def _class_density(self, old: Json) -> Json:
+        epsilon, measure = old.pop("epsilon"), self._fields(old["measure"])
+        means, covariances = (self.arrays[measure[k]["tensor"]] for k in ("means", "covariances"))
+        fields = {
+            "density": self._append("BornDensity", old),
+            "epsilon": epsilon,
+            "mean": self._tensor("mean", means[0]),
+            "cholesky": self._tensor("cholesky", _cholesky(covariances[0])),
+        }
+        return self._append("DefensiveDensity", fields)
+
+    def _estimator(self, kind: str, old: Json) -> Json:
+        given = old["parameters"]["dict"]
+        if kind == "QAFFDEClassifier" and given.pop("objective", None) == "generative":
+            given["method"] = "generative"
+        if kind == "QAFFDESGD" and "encoder" in given:
+            given["transformation"] = given.pop("encoder")
+        bounds = given.pop("bounds", None)
+        if bounds is not None:
+            given["columns"] = self._kinds(bounds)
+        if len(old) > 1 and kind in WITH_SCHEMA:
+            old = {"schema_": None, **old}
+        return old
+
+    def _kinds(self, bounds: Any) -> Any:
+        """Kinds of columns, from a pair of bounds or one for each column."""
+        pairs = [_listed(pair) for pair in _listed(bounds)]
+        if not isinstance(pairs[0], list):
+            pairs = [pairs]
+        kinds = [self._append("Real", {"lower": low, "upper": high}) for low, high in pairs]
+        return kinds if len(kinds) > 1 else kinds[0]
+
+
+def _listed(value: Any) -> Any:
+    """A list, or a tuple, as a list; other values as they are."""
+    return value["tuple"] if isinstance(value, dict) and "tuple" in value else value
+
+
+def _cholesky(C: Any) -> Any:
+    try:
+        return np.linalg.cholesky(C)
+    except np.linalg.LinAlgError as error:
+        raise ValueError("a covariance is not positive definite") from error
+
+
+class Converter(Steps):
+    """Objects of format 2 from those of format 1."""
+
+    def add(self, kind: str, fields: Json) -> Any:
+        """Convert an object; frames are parts of others."""
+        if kind in REFUSED:
+            raise FileError(
+                f"the file holds a {kind} of format 1, which is not converted: load it with "
+                "qaffde 0.1.0, or fit the model again and save it"
+            )
+        if kind == "Frame":
+            return fields
+        if kind == "GaussianMeasure":
+            del self.arrays[fields.pop("cholesky")["tensor"]]  # is computed from the covariances
+        if kind in MOVED:
+            fields = self._density_estimator(kind, fields)
+        elif kind in ESTIMATORS:
+            fields = _fitted(RENAMED.get(kind, {}), fields)
+        return self._append(kind, fields)
 
     def _density_estimator(self, kind: str, old: Json) -> Json:
         parameters, constants = self._parameters(kind, old.pop("parameters")["dict"])
@@ -169,14 +293,6 @@ class Converter:
         }
         names = ("density", "rank", "n_fourier_features", "history")
         return plan, {f"{name}_": old.pop(name) for name in names}
-
-    def _fields(self, reference: Json) -> Json:
-        fields: Json = self.objects[reference["object"]]["fields"]
-        return fields
-
-    def _tensor(self, name: str, array: Any) -> Json:
-        self.arrays[name] = np.array(array, dtype=np.float64)
-        return {"tensor": name}
 
     def _parameters(self, kind: str, old: Json) -> tuple[Json, Json]:
         """Parameters of the class as it is now, and constants of its plan."""

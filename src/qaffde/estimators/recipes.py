@@ -1,8 +1,9 @@
-"""Recipes of the estimators: their parameters and fitted attributes."""
+"""Recipes of the estimators, their plans, sums and configurations."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
@@ -15,40 +16,219 @@ from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.regressor import Inputs, QAFFDERegressor, seen
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
-from qaffde.files import fields as check
-from qaffde.files.fields import Check, Fields, array, item, number, optional, positive, reals
+from qaffde.files.fields import (
+    MAX_COEFFICIENT,
+    Fields,
+    Spec,
+    anything,
+    array,
+    checked,
+    item,
+    items,
+    number,
+    optional,
+    parametrized,
+    tensor,
+    whole,
+)
 from qaffde.files.format import UNKNOWN, FileError, quoted
-from qaffde.files.values import RECIPES, Recipe
-from qaffde.kinds import Integer, Kind, Periodic, Real
+from qaffde.files.values import RECIPES, Recipe, must
+from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import (
+    BaseMeasure,
     BornMixture,
+    Factor,
     GaussianMeasure,
     StandardizedDensity,
+    TableColumn,
     TableDensity,
     TransformedDensity,
 )
+from qaffde.nn import FourierFeatures as FourierLayer
 from qaffde.nn.conditional import BornHead, Target
-from qaffde.nn.recipes import MAX_COEFFICIENT, MAX_FUNCTIONS
-from qaffde.schema import Schema
-from qaffde.selection import Plan, SelectionPolicy, recipes  # noqa: F401 (registers recipes)
+from qaffde.nn.parts import Part
+from qaffde.nn.recipes import MAX_FUNCTIONS, charge_gram, check_axes, check_factors
+from qaffde.parameters import check_choice, check_rank, check_share
+from qaffde.schema import Column, Schema
+from qaffde.selection import Plan, SelectionPolicy, Trial
+from qaffde.selection.table_mixture import CodeLaw, TableMixture
 from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
-from qaffde.training.classes import ClassSums
-from qaffde.training.closed_form import Sums
+from qaffde.training.classes import MEASUREMENTS, ClassSums
+from qaffde.training.closed_form import SPECTRUM_WIDENING, Sums
 from qaffde.training.regression import ConditionalDensity, MemberLinear, MemberNetwork
 
 MAX_WAVES = 256
 """Products of two waves are a table of the cube of their number."""
 COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
-CONFIGS: dict[str, Any] = {
-    "plan": Plan,
-    "policy": SelectionPolicy,
-    "compute": ComputeConfig,
-    "training": TensorTrainConfig | TrainingConfig,
+CONFIGS = ("plan", "policy", "compute", "training")
+"""Parameters that are objects of the class that the constructor says, or None."""
+MEASURED = {
+    "closed_form": (*SPECTRUM_WIDENING,),
+    "likelihood": ("likelihood",),
+    "classifier": (*MEASUREMENTS, "gradient"),
 }
-"""Parameters that are objects, or None."""
+"""Measurements of the plans of each method."""
+ROUNDING = 1e-6
+"""Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
-RENAMED: dict[tuple[type, str], str] = {(QAFFDESGD, "encoder"): "transformation"}
-"""Parameters that had other names in older files."""
+
+def _check_plan(f: Fields) -> None:
+    check_choice("measurement", f["measurement"], MEASURED[f["method"]])
+    classes = f["method"] == "classifier"
+    f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
+    measure, columns = f["measure"], f["columns"]
+    parts = tuple(part for column in columns or () for part in column.parts)
+    if isinstance(measure, TableMixture):
+        f.require(measure.parts == parts and f["schema"], "measure", "is not of the columns")
+        f.agree("columns", "d", len(columns))
+        return
+    f.require(all(part.is_line for part in parts), "columns", "need a mixture")
+    f.agree("location", "d", f.sizes["l"])
+    f.agree("features", "q", f.sizes["w"])
+    f.agree("measure", "q", f.sizes["m"])
+    check_axes(f)
+    f.require(columns is None or len(columns) == f.sizes["d"], "columns", "are not all")
+    charge_gram(f)
+
+
+def _check_mixture(f: Fields) -> None:
+    n_codes = sum(part.kind == "codes" for part in f["parts"])
+    f.require(len(f["laws"]) == n_codes, "laws", "are not those of the parts")
+    n_lines = sum(part.is_line for part in f["parts"])
+    f.require(f["means"].shape[1] == n_lines, "means", "are not those of the lines")
+
+
+@parametrized
+def _rho(f: Fields, name: str, rho: Any, shape: str) -> None:
+    """Density matrices that are not normalized, or statistics of a mixture."""
+    if isinstance(rho, torch.Tensor) and rho.ndim == 1:
+        tensor("S, limited")(f, name, rho)
+        return
+    tensor(shape)(f, name, rho)
+    trace = float(rho.diagonal(dim1=-2, dim2=-1).sum())
+    f.require(0 < trace < MAX_COEFFICIENT, name, "is zero or beyond measure")
+    slack = ROUNDING * trace
+    f.require((rho - rho.mT).abs().max() <= slack, name, "is not symmetric")
+    positive = torch.linalg.cholesky_ex(rho + slack * torch.eye(rho.shape[-1])).info == 0
+    f.require(positive.all(), name, "is not positive semidefinite")
+
+
+def _background(f: Fields, name: str, value: Any) -> None:
+    """A share, or zero, where there is none."""
+    if value != 0:
+        check_share(name, value, auto=True)
+
+
+def _check_schema(f: Fields) -> None:
+    for column in f["columns"]:
+        known = not isinstance(column.kind, Category) or bool(column.kind.values)
+        f.require(known, "columns", "has a category without labels")
+    f.agree("columns", "d", len(f["columns"]))
+    check_choice("library", str(f["library"]), ("None", "pandas", "polars", "pyarrow"))
+    try:
+        Schema(**f).decode(np.zeros((1, len(f["columns"]))))
+    except ImportError:  # frames of a library that is not there
+        pass
+    except (TypeError, ValueError, OverflowError):
+        f.require(False, "columns", "have a dtype that no frame has")
+
+
+_floats = items(float | int)
+
+RECIPES |= {
+    "Plan": Recipe(
+        Plan,
+        _check_plan,
+        method=checked(check_choice, choices=MEASURED),
+        measurement=str,
+        features=(FourierLayer, "w=d D"),
+        measure=(BaseMeasure | TableMixture, "m=d"),
+        base=str,
+        location="l, empty",
+        scale="q, positive, empty",
+        bandwidth="q, positive, empty",
+        reach="2 q, infinite, empty",
+        rank=lambda f, name, value: check_rank(value),
+        ridge=number(),
+        min_trace=checked(check_share, whole=True),
+        background=_background,
+        background_spread=number(0),
+        tolerance=checked(check_share),
+        n_rows=whole(),
+        trials=items(Trial, tuple),
+        axes=optional("d q"),
+        noise=optional(", positive"),
+        columns=optional(items(TableColumn, tuple, least=1)),
+        schema=optional((Schema, "d")),
+    ),
+    "TableMixture": Recipe(
+        TableMixture,
+        check_factors,
+        _check_mixture,
+        parts=items(Part, tuple, least=1),
+        weights="K, positive",
+        means="K d, empty",
+        covariances="K d d, definite, empty",
+        factors=items((Factor, "K"), tuple),
+        laws=items(CodeLaw, tuple),
+    ),
+    "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
+    "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),
+    "Sums": Recipe(Sums, rho=_rho("D D"), weight=number(0), count=number(1 - 1e-9)),
+    "ClassSums": Recipe(
+        ClassSums,
+        must("weight", lambda f: f["weight"].sum() > 0, "must not be zero"),
+        rho=_rho("C D D"),
+        psi="C D, limited",
+        weight="C, not negative",
+    ),
+    "History": Recipe(
+        History,
+        steps=items(int),
+        train_loss=_floats,
+        valid_loss=_floats,
+        learning_rate=_floats,
+        seconds=_floats,
+        n_recoveries=int,
+        stopped_by=str,
+    ),
+    "Schema": Recipe(
+        Schema, _check_schema, columns=items(Column, tuple, least=1), library=anything
+    ),
+    "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
+    **{kind.__name__: Recipe(kind) for kind in (Real, Periodic, Integer, Category, Atom)},
+    **{
+        kind.__name__: Recipe(kind)
+        for kind in (ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig)
+    },
+    "Inputs": Recipe(
+        Inputs,
+        kinds=items(Kind, tuple, least=1),
+        location="d",
+        scale="d, positive",
+        gaps=items(bool, tuple),
+    ),
+    "ConditionalDensity": Recipe(ConditionalDensity, network=MemberNetwork, head=BornHead),
+    "MemberNetwork": Recipe(MemberNetwork, layers=items(MemberLinear, least=2)),
+    "MemberLinear": Recipe(MemberLinear, weight="M i o", bias="M 1 o"),
+    "BornHead": Recipe(
+        BornHead,
+        must(
+            "target",
+            lambda f: isinstance(f["target"].kind, Real | Integer | Periodic),
+            "has no density",
+        ),
+        take=lambda head: dict(
+            zip(("n_components", "rank", "n_functions"), head.shape, strict=True),
+            target=head.target,
+        ),
+        n_components=whole(1, MAX_FUNCTIONS),
+        rank=whole(1, MAX_FUNCTIONS),
+        n_functions=whole(1, MAX_WAVES),
+        target=Target,
+    ),
+    "Target": Recipe(Target, kind=Kind, location=number(), scale=number(0)),
+}
 
 
 def fitted(model: BaseEstimator) -> bool:
@@ -59,7 +239,7 @@ def fitted(model: BaseEstimator) -> bool:
 
 
 def estimator(
-    kind: Any, restore: Callable[[Any, Fields], None] | None = None, /, **learned: Check
+    kind: Any, restore: Callable[[Any, Fields], None] | None = None, /, **learned: Spec
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
@@ -71,69 +251,55 @@ def estimator(
         learned["schema_"] = _schema
 
     def take(model: BaseEstimator) -> dict[str, Any]:
-        fields = {"parameters": _with_pairs(model.get_params(deep=False))}
-        if fitted(model):
-            found = {"feature_names_in_": None, "schema_": None, **vars(model)}
-            for name in learned.keys() - found.keys():
-                raise FileError(
-                    f"the estimator is only partially fitted ({name} is missing); fit it again"
-                )
-            fields |= {name: found[name] for name in learned}
-        return fields
+        parameters = model.get_params(deep=False)
+        if isinstance(parameters.get("columns"), Mapping):  # whose keys may be numbers
+            parameters["columns"] = tuple(parameters["columns"].items())
+        if not fitted(model):
+            return {"parameters": parameters}
+        found = {"feature_names_in_": None, "schema_": None, **vars(model)}
+        for name in learned.keys() - found.keys():
+            raise FileError(
+                f"the estimator is only partially fitted ({name} is missing); fit it again"
+            )
+        return {"parameters": parameters, **{name: found[name] for name in learned}}
 
     def make(f: Fields) -> BaseEstimator:
-        parameters = f.pop("parameters")
-        model = kind(**{RENAMED.get((kind, key), key): parameters[key] for key in parameters})
+        model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(learned.keys() - {"schema_"})
+            f.require_all(learned)
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
             restore(model, f) if restore else vars(model).update(f)
         return model
 
-    return Recipe(kind, make, take, ("parameters",), parameters=_parameters(kind), **learned)
+    return Recipe(
+        kind,
+        make=make,
+        take=take,
+        required=("parameters",),
+        parameters=_parameters(kind),
+        **learned,
+    )
 
 
-@check.parametrized
+@parametrized
 def _parameters(f: Fields, name: str, values: Any, kind: Any) -> None:
     item(dict)(f, name, values)
-    known = {*kind._get_param_names(), *(key for of, key in RENAMED if of is kind)}
-    if kind is QAFFDEClassifier and values.pop("objective", None) == "generative":
-        values["method"] = "generative"  # what it was called when format 2 was new
-    if kind in (QAFFDE, QAFFDESGD):
-        _restore_columns(f, values)
-    for key in values.keys() - known:
+    for key in values.keys() - {*kind._get_param_names()}:
         raise FileError(f"{f.kind}'s parameter {quoted(key)} is {UNKNOWN}")
-    for key in values.keys() & CONFIGS.keys():
-        optional(item(CONFIGS[key]))(f, key, values[key])
-
-
-def _with_pairs(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with kinds by column, whose keys may be numbers, as pairs."""
-    columns = parameters.get("columns")
-    if isinstance(columns, Mapping):
-        parameters["columns"] = tuple(columns.items())
-    return parameters
-
-
-def _restore_columns(f: Fields, values: dict[str, Any]) -> None:
-    """Kinds by column from pairs, and from the bounds of older files."""
-    columns, bounds = values.get("columns"), values.pop("bounds", None)
+    hints = get_type_hints(kind.__init__)
+    for key in values.keys() & {*CONFIGS}:
+        item(hints[key])(f, key, values[key])
+    columns = values.get("columns")
     if isinstance(columns, tuple) and all(isinstance(pair, tuple) for pair in columns):
         f.require(all(len(pair) == 2 for pair in columns), "columns", "are no pairs")
         f.require(all(isinstance(key, str | int) for key, _ in columns), "columns", "have no key")
         values["columns"] = dict(columns)
-    if bounds is not None:
-        f.require(isinstance(bounds, list | tuple) and len(bounds) > 0, "bounds", "are no pairs")
-        pairs = bounds if isinstance(bounds[0], list | tuple) else [bounds]
-        f.require(all(len(pair) == 2 for pair in pairs), "bounds", "are no pairs")
-        kinds = [Real(*pair) for pair in pairs]
-        values["columns"] = kinds if len(kinds) > 1 else kinds[0]
 
 
 def _n_columns(f: Fields, name: str, value: Any) -> None:
-    check.whole()(f, name, value)
+    whole()(f, name, value)
     f.agree(name, "d", value)
 
 
@@ -143,15 +309,15 @@ def _prior(f: Fields, name: str, value: Any) -> None:
     f.require(fits, name, "must not be negative")
 
 
-_names = optional(array("d", kinds="OU"))
-_schema = optional(item(Schema, d="d"))
-_history = check.items(item(History))
-
-
-@check.parametrized
-def _plan(f: Fields, name: str, plan: Any, method: str, **letters: str) -> None:
-    item(Plan, D="D", **letters)(f, name, plan)
+@parametrized
+def _plan(f: Fields, name: str, plan: Any, method: str, letters: str) -> None:
+    item(Plan, letters)(f, name, plan)
     f.require(plan.method == method, name, "is one of another method")
+
+
+def _is_fitted(f: Fields, name: str, model: Any) -> None:
+    item(DensityEstimator, "d")(f, name, model)
+    f.require(fitted(model), name, "is not fitted")
 
 
 def _check_readable(f: Fields) -> None:
@@ -201,113 +367,71 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
-def _head(f: Fields) -> BornHead:
-    f.require(isinstance(f["target"].kind, Real | Integer | Periodic), "target", "has no density")
-    return BornHead(**f)
-
-
-def _is_fitted(f: Fields, name: str, model: Any) -> None:
-    item(DensityEstimator, d="d")(f, name, model)
-    f.require(fitted(model), name, "is not fitted")
-
+_names = optional(array("d", kinds="OU"))
+_schema = optional((Schema, "d"))
+_history = items(History)
 
 ESTIMATORS = {
     "QAFFDE": estimator(
         QAFFDE,
         _restore_qaffde,
-        plan_=_plan("closed_form", d="d"),
-        sums_=optional(item(Sums, D="D")),
-        _density=optional(item(StandardizedDensity | TableDensity, d="d")),
+        plan_=_plan("closed_form", "d D"),
+        sums_=optional((Sums, "D")),
+        _density=optional((StandardizedDensity | TableDensity, "d")),
     ),
     "QAFFDESGD": estimator(
         QAFFDESGD,
-        plan_=_plan("likelihood", d="d"),
-        density_=item(StandardizedDensity | TransformedDensity | TableDensity, d="d"),
-        rank_=check.whole(),
-        n_fourier_features_=check.whole(),
+        plan_=_plan("likelihood", "d D"),
+        density_=(StandardizedDensity | TransformedDensity | TableDensity, "d"),
+        rank_=whole(),
+        n_fourier_features_=whole(),
         history_=_history,
     ),
     "QAFFDETensorTrain": estimator(
         QAFFDETensorTrain,
-        density_=item(TableDensity, d="d"),
-        bond_=check.whole(),
-        rank_=check.whole(),
-        history_=item(History),
+        density_=(TableDensity, "d"),
+        bond_=whole(),
+        rank_=whole(),
+        history_=History,
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,
         _restore_classifier,
         classes_=array("C", kinds="biufOU"),
         class_prior_=_prior,
-        plan_=_plan("classifier"),
-        sums_=optional(item(ClassSums, C="C", D="D")),
-        _density=optional(item(StandardizedDensity, C="C", d="d")),
+        plan_=_plan("classifier", "D"),
+        sums_=optional((ClassSums, "C D")),
+        _density=optional((StandardizedDensity, "C d")),
         history_=_history,
     ),
     "QAFFDERegressor": estimator(
         QAFFDERegressor,
         _restore_regressor,
-        inputs_=item(Inputs, d="d"),
-        densities_=check.items(item(ConditionalDensity), least=1),
-        is_single_=item(bool),
+        inputs_=(Inputs, "d"),
+        densities_=items(ConditionalDensity, least=1),
+        is_single_=bool,
         history_=_history,
     ),
     "QAFFDEOutlierDetector": estimator(
         QAFFDEOutlierDetector,
         estimator_=_is_fitted,
-        offset_=check.number(),
+        offset_=number(),
         out_of_fold_scores_=array("n"),
     ),
     "FourierFeatures": estimator(
         FourierFeatures,
         bandwidth_=array("d"),
         location_=array("d"),
-        frequencies_=array("m", "d"),
+        frequencies_=array("m d"),
         phases_=array("m"),
         amplitudes_=array("m"),
     ),
     "DerivedDensity": Recipe(
         DerivedDensity,
-        None,
-        None,
-        ("density", "feature_names"),
-        density=item(BornMixture | TableDensity, d="d"),
+        density=(BornMixture | TableDensity, "d"),
         feature_names=_names,
         schema=_schema,
     ),
 }
 """Estimators that a file may hold."""
-REGRESSION = {
-    "Inputs": Recipe(
-        Inputs,
-        kinds=check.items(item(Kind), tuple, least=1),
-        location=reals("d"),
-        scale=positive("d"),
-        gaps=check.items(item(bool), tuple),
-    ),
-    "ConditionalDensity": Recipe(
-        ConditionalDensity, network=item(MemberNetwork), head=item(BornHead)
-    ),
-    "MemberNetwork": Recipe(
-        MemberNetwork,
-        None,
-        lambda network: {"layers": list(network.layers)},
-        layers=check.items(item(MemberLinear), least=2),
-    ),
-    "MemberLinear": Recipe(MemberLinear, weight=reals("M", "i", "o"), bias=reals("M", 1, "o")),
-    "BornHead": Recipe(
-        BornHead,
-        _head,
-        lambda head: dict(
-            zip(("n_components", "rank", "n_functions"), head.shape, strict=True),
-            target=head.target,
-        ),
-        n_components=check.whole(1, MAX_FUNCTIONS),
-        rank=check.whole(1, MAX_FUNCTIONS),
-        n_functions=check.whole(1, MAX_WAVES),
-        target=item(Target),
-    ),
-    "Target": Recipe(Target, kind=item(Kind), location=number(), scale=number(0)),
-}
-"""Parts of a regressor."""
-RECIPES |= ESTIMATORS | REGRESSION
+RECIPES |= ESTIMATORS

@@ -1,6 +1,6 @@
 """Model files: save and load estimators, without running code.
 
-Each layer says in its module ``recipes`` how its classes are written and read.
+:mod:`qaffde.nn.recipes` and :mod:`qaffde.estimators.recipes` say how classes are written and read.
 """
 
 from qaffde.files.format import FileError

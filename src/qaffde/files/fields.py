@@ -1,22 +1,50 @@
 """Fields of one object of a file, and the checks of their values.
 
 A check takes the fields, a name and its value, and raises a
-:class:`~qaffde.files.format.FileError` that names the field where the value does not pass.
+:class:`~qaffde.files.format.FileError` that names the field where the value does not pass. A class
+stands for the check of an object of it, ``(FourierFeatures, "q=d D")`` for one whose sizes d and D
+are ours called q and D, and a text such as "K d, positive" for that of a tensor, by
+:func:`tensor`.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from types import UnionType
 from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.files.format import DAMAGED, FileError
+from qaffde.files.format import DAMAGED, OLDER, FileError
 
 Check = Callable[["Fields", str, Any], None]
-Size = int | str
+Spec = Check | type | UnionType | tuple[Any, str] | str
+
+MAX_COEFFICIENT = 1e100
+"""Squares of sums of coefficients are numbers too."""
+MAX_FREQUENCY = 1e7
+"""A density of one column is a series of about as many terms."""
+CLAIMS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "positive": (lambda x: (x > 0).all(), "must be positive"),
+    "not negative": (lambda x: (x >= 0).all(), "must not be negative"),
+    "not zero": (lambda x: x.abs().max() > 1 / MAX_COEFFICIENT, "is zero"),
+    "limited": (lambda x: (x.abs() < MAX_COEFFICIENT).all(), "is beyond measure"),
+    "frequencies": (lambda x: (x.abs() <= MAX_FREQUENCY).all(), "are beyond measure"),
+    "rising": (lambda x: (x.diff() > 0).all(), "must rise"),
+    "symmetric": (lambda C: torch.allclose(C, C.mT, rtol=1e-6, atol=1e-9), "must be symmetric"),
+    "definite": (
+        lambda C: (torch.linalg.cholesky_ex(C).info == 0).all(),
+        "must be positive definite",
+    ),
+    "triangular": (
+        lambda C: C.equal(C.tril()) and (C.diagonal(dim1=-2, dim2=-1) > 0).all(),
+        "must be lower triangular and positive on its diagonal",
+    ),
+    "sum one": (lambda m: abs(float(m.sum()) - 1) < 1e-6, "must have sum one"),
+    "mass one": (lambda m: (m.logsumexp(1).abs() < 1e-9).all(), "does not sum to one"),
+}
+"""What may be said of a tensor, and what the error says where it does not hold."""
 
 
 class Fields(dict[str, Any]):
@@ -30,8 +58,8 @@ class Fields(dict[str, Any]):
     Examples
     --------
     >>> fields = Fields("Line", {})
-    >>> reals("d")(fields, "slope", torch.ones(3).double())
-    >>> reals("d")(fields, "end", torch.ones(2).double())
+    >>> tensor("d")(fields, "slope", torch.ones(3).double())
+    >>> tensor("d")(fields, "end", torch.ones(2).double())
     Traceback (most recent call last):
     qaffde.files.format.FileError: Line.end has shape (2,), not (3,): the file is damaged, ...
     """
@@ -57,7 +85,8 @@ class Fields(dict[str, Any]):
     def require_all(self, names: Iterable[str]) -> None:
         """Complain about fields that are missing."""
         for name in names:
-            self.require(name in self, name, "is missing")
+            if name not in self:
+                raise FileError(f"{self.kind}.{name} is missing: {DAMAGED}; {OLDER}")
 
     def agree(self, name: str, letter: str, size: int) -> None:
         """Complain about a size unless it is what its letter stands for."""
@@ -68,16 +97,26 @@ class Fields(dict[str, Any]):
         """Sizes of an object made before."""
         return self._known.get(id(made), {})
 
-    def check_shape(self, name: str, given: tuple[int, ...], shape: tuple[Size, ...]) -> None:
-        """Complain about an array that is empty or has another shape."""
-        wanted = tuple(self.sizes.get(str(size), size) for size in shape)
-        fits = len(given) == len(shape) and 0 not in given
+    def check_shape(self, name: str, given: tuple[int, ...], shape: str, *, empty: bool) -> None:
+        """Complain about an array of another shape, or one that is empty and must not be."""
+        letters = shape.split()
+        wanted = tuple(int(s) if s.isdigit() else self.sizes.get(s, s) for s in letters)
+        fits = len(given) == len(wanted) and (empty or 0 not in given)
         for size, number in zip(wanted, given, strict=False):
             fits = fits and (isinstance(size, str) or size == number)
         self.require(fits, name, f"has shape {given}, not {wanted}")
-        for letter, number in zip(shape, given, strict=True):
-            if isinstance(letter, str):
+        for letter, number in zip(letters, given, strict=True):
+            if not letter.isdigit():
                 self.agree(name, letter, number)
+
+
+def as_check(spec: Any) -> Check:
+    """The check that a class, a text or a pair stands for; others are checks themselves."""
+    if isinstance(spec, str):
+        return tensor(spec)
+    if isinstance(spec, tuple):
+        return item(*spec)
+    return item(spec) if isinstance(spec, type | UnionType) else spec
 
 
 def parametrized(check: Callable[..., None]) -> Callable[..., Check]:
@@ -89,42 +128,40 @@ def anything(f: Fields, name: str, value: Any) -> None:
     """Accept any value: the object's class checks it."""
 
 
-def checked(check: Callable[..., None], **options: Any) -> Check:
+@parametrized
+def checked(f: Fields, name: str, value: Any, check: Callable[..., None], **options: Any) -> None:
     """A value that passes a check of :mod:`qaffde.parameters`."""
-    return lambda f, name, value: check(name, value, **options)
-
-
-def optional(check: Check) -> Check:
-    """None, or a value that passes a check."""
-    return lambda f, name, value: None if value is None else check(f, name, value)
-
-
-def _named(kind: Any) -> str:
-    """Name of a class, or of several; those of numbers are "number"."""
-    kinds = get_args(kind) or (kind,)
-    return "number" if set(kinds) == {int, float} else " or ".join(each.__name__ for each in kinds)
+    check(name, value, **options)
 
 
 @parametrized
-def item(f: Fields, name: str, value: Any, kind: Any, **letters: str) -> None:
-    """An object of a class, or of one of several; ``q="d"`` says that our q is its d."""
+def optional(f: Fields, name: str, value: Any, spec: Spec) -> None:
+    """None, or a value that passes a check."""
+    if value is not None:
+        as_check(spec)(f, name, value)
+
+
+@parametrized
+def item(f: Fields, name: str, value: Any, kind: Any, letters: str = "") -> None:
+    """An object of a class, or of one of several; "q=d C" are our q and C, its d and C."""
     fits = isinstance(value, kind) and isinstance(value, bool) is (kind is bool)
-    f.require(fits, name, f"is not of type {_named(kind)}")
-    sizes = f.sizes_of(value)
-    for ours, its in letters.items():
-        if its in sizes:
-            f.agree(name, ours, sizes[its])
+    names = " or ".join(each.__name__ for each in get_args(kind) or (kind,))
+    f.require(fits, name, f"is not of type {names}")
+    for pair in letters.split():
+        ours, its = pair[0], pair[-1]
+        if its in f.sizes_of(value):
+            f.agree(name, ours, f.sizes_of(value)[its])
 
 
 @parametrized
 def items(
-    f: Fields, name: str, values: Any, check: Check, kind: type = list, least: int = 0
+    f: Fields, name: str, values: Any, spec: Spec, kind: type = list, least: int = 0
 ) -> None:
     """A list, or a tuple, of at least so many values that pass a check."""
     item(kind)(f, name, values)
     f.require(len(values) >= least, name, f"has fewer than {least}")
     for value in values:
-        check(f, name, value)
+        as_check(spec)(f, name, value)
 
 
 @parametrized
@@ -144,42 +181,30 @@ def whole(f: Fields, name: str, value: Any, lower: int = 1, upper: float = math.
 
 
 @parametrized
-def array(f: Fields, name: str, value: Any, *shape: Size, kinds: str = "f") -> None:
+def array(f: Fields, name: str, value: Any, shape: str, kinds: str = "f") -> None:
     """An array of finite doubles, or of other kinds of numbers or texts."""
     item(np.ndarray)(f, name, value)
     fits = value.dtype.kind in kinds and (kinds != "f" or value.dtype == np.float64)
     f.require(fits, name, f"is of type {value.dtype}")
-    f.check_shape(name, value.shape, shape)
+    f.check_shape(name, value.shape, shape, empty=False)
     f.require(value.dtype.kind != "f" or np.isfinite(value).all(), name, "is not finite")
 
 
 @parametrized
-def reals(
-    f: Fields,
-    name: str,
-    value: Any,
-    *shape: Size,
-    dtype: torch.dtype = torch.float64,
-    finite: bool = True,
-    positive: bool = False,
-    most: float = math.inf,
+def tensor(
+    f: Fields, name: str, value: Any, said: str, dtype: torch.dtype = torch.float64
 ) -> None:
-    """A tensor of doubles, without NaN even if it may be infinite."""
+    """A tensor of doubles, finite and not empty unless "infinite" and "empty" are said.
+
+    `said` is its shape and any :data:`CLAIMS`, separated by commas.
+    """
+    shape, *claims = said.split(", ")
     item(Tensor)(f, name, value)
     f.require(value.dtype == dtype, name, f"is of type {value.dtype}, not {dtype}")
-    f.check_shape(name, tuple(value.shape), shape)
+    f.check_shape(name, tuple(value.shape), shape, empty="empty" in claims)
     f.require(not value.isnan().any(), name, "holds NaN")
-    f.require(not finite or value.isfinite().all(), name, "holds infinite numbers")
-    f.require(not positive or (value > 0).all(), name, "must be positive")
-    f.require(most == math.inf or value.abs().max() < most, name, "is beyond measure")
-
-
-positive = partial(reals, positive=True)
-
-
-@parametrized
-def cholesky(f: Fields, name: str, value: Any, *shape: Size) -> None:
-    """A lower-triangular tensor of doubles, positive on its diagonal."""
-    reals(*shape)(f, name, value)
-    fits = value.equal(value.tril()) and (value.diagonal(dim1=-2, dim2=-1) > 0).all()
-    f.require(fits, name, "must be lower triangular and positive on its diagonal")
+    f.require("infinite" in claims or value.isfinite().all(), name, "holds infinite numbers")
+    for claim in claims:
+        if claim not in ("infinite", "empty"):
+            fits, what = CLAIMS[claim]
+            f.require(fits(value), name, what)

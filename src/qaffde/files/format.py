@@ -6,7 +6,7 @@ and whatever is wrong is a :class:`FileError` of one line.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -28,7 +28,9 @@ DTYPES = {"BOOL": np.dtype("?")} | {
 }
 """Types of numbers, by their names in safetensors."""
 DAMAGED = "the file is damaged, or was not written by qaffde; save the model again"
-UNKNOWN = "not known to this version: update qaffde, or save the model again"
+CONVERT = "run python tools/convert_model.py OLD NEW in the sources of qaffde"
+OLDER = f"if it is older, {CONVERT}"
+UNKNOWN = f"not known to this version: update qaffde if the file is newer; {OLDER}"
 
 
 class FileError(ValueError):
@@ -53,10 +55,10 @@ def pack(header: Json, arrays: Arrays) -> bytes:
     return content
 
 
-def unpack(content: bytes, version: int = FORMAT) -> tuple[Json, Arrays]:
+def unpack(content: bytes, versions: Sequence[int] = (FORMAT,)) -> tuple[Json, Arrays]:
     """Header and arrays of a file's content, once its format and its digest are checked."""
     safetensors = import_extra("safetensors", "files", "model files need")
-    table, header, data = _read_header(content, len(content), version)
+    table, header, data = _read_header(content, len(content), versions)
     if table["__metadata__"].get("digest") != _digest(table, data):
         raise FileError(f"the file's digest is wrong: {DAMAGED}")
     _check_room(2 * len(content))
@@ -67,11 +69,11 @@ def unpack(content: bytes, version: int = FORMAT) -> tuple[Json, Arrays]:
     return header, {name: _array(entry) for name, entry in entries}
 
 
-def read_content(file: BinaryIO, n_bytes: int, version: int = FORMAT) -> bytes:
+def read_content(file: BinaryIO, n_bytes: int) -> bytes:
     """Content of an open file of a known size; what follows a wrong header is not read."""
     start = file.read(8)
     start += file.read(min(int.from_bytes(start, "little"), MAX_HEADER_BYTES))
-    _read_header(start, n_bytes, version)
+    _read_header(start, n_bytes)
     return start + file.read(n_bytes - len(start))
 
 
@@ -103,7 +105,9 @@ def _check_room(n_bytes: int) -> None:
     bytearray(n_bytes + (1 << 22))
 
 
-def _read_header(start: bytes, n_bytes: int, version: int) -> tuple[Json, Json, memoryview]:
+def _read_header(
+    start: bytes, n_bytes: int, versions: Sequence[int] = (FORMAT,)
+) -> tuple[Json, Json, memoryview]:
     """Header of safetensors, that of the model within it, and the bytes that follow.
 
     `start` is the file of `n_bytes`, or as much of it as the header needs.
@@ -113,7 +117,7 @@ def _read_header(start: bytes, n_bytes: int, version: int) -> tuple[Json, Json, 
     if not isinstance(metadata, dict) or not isinstance(metadata.get("qaffde"), str):
         raise FileError("this is not a model file of qaffde; name a file that model.save wrote")
     header = parse_json(metadata["qaffde"])
-    _check_version(header, version)
+    _check_version(header, versions)
     ends = [0, *(_end(entry) for name, entry in table.items() if name != "__metadata__")]
     said = n_bytes - len(start) + len(data)
     if max(ends) != said:
@@ -152,17 +156,15 @@ def _digest(table: Json, data: memoryview) -> str:
     return state.hexdigest()
 
 
-def _check_version(header: Json, wanted: int) -> None:
+def _check_version(header: Json, versions: Sequence[int]) -> None:
     version = header.get("format")
     if not isinstance(version, int) or not 1 <= version < 1000:
         raise FileError(f"the file does not say which format it has: {DAMAGED}")
-    written = f"the file has format {version}, written by qaffde {quoted(header.get('version'))}"
-    if version > wanted:
-        raise FileError(f"{written}; this version reads format {wanted}: update qaffde")
-    if version < wanted:
+    if version not in versions:
         raise FileError(
-            f"{written}; this version reads format {wanted}: run python "
-            "tools/convert_model.py OLD NEW in the sources of qaffde"
+            f"the file has format {version}, written by qaffde {quoted(header.get('version'))}; "
+            f"this version reads format {FORMAT}: "
+            + ("update qaffde" if version > FORMAT else CONVERT)
         )
 
 

@@ -10,6 +10,7 @@ with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``, ``{"dict": {...}}``, `
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,8 +20,16 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qaffde.files.fields import Check, Fields, array, number, whole
-from qaffde.files.format import DAMAGED, DTYPES, UNKNOWN, Arrays, FileError, Json, quoted
+from qaffde.files.fields import Fields, Spec, anything, array, as_check, number, whole
+from qaffde.files.format import (
+    DAMAGED,
+    DTYPES,
+    UNKNOWN,
+    Arrays,
+    FileError,
+    Json,
+    quoted,
+)
 
 MAX_OBJECTS = 10_000
 MAX_NUMBER = {int: 2**63, float: math.inf}
@@ -34,27 +43,48 @@ USE_OF_FILE = 16
 UNUSUAL = {str(value): value for value in (math.nan, math.inf, -math.inf)}
 
 
+Rule = Callable[[Fields], None]
+
+
+def must(name: str, fits: Callable[[Fields], Any], what: str) -> Rule:
+    """Rule that blames a field where something does not hold for all of them."""
+    return lambda f: f.require(fits(f), name, what)
+
+
 class Recipe:
     """How objects of one class are taken apart, and made of what a file says of them.
 
-    `take` returns the fields of an object, by default its attributes of those names, and `make`
-    the object of its checked fields, which are the parameters of the class by default. `checks`
-    are those of the fields, in this order; a file must have those that are `required`.
+    Parameters
+    ----------
+    kind : type
+    *rules : callable
+        Checks of all fields together, once each has passed its own.
+    make : callable, optional
+        Object of its fields, which are parameters of the class by default.
+    take : callable, optional
+        Fields of an object, which are its attributes of those names by default.
+    required : iterable of str, optional
+        Fields that a file must have, by default all with a check.
+    **specs
+        Checks of the fields, in this order. Without any, the fields are the parameters of the
+        class: it checks them itself, and those that a file lacks have their defaults.
     """
 
     def __init__(
         self,
-        kind: type,
+        kind: Any,
+        /,
+        *rules: Rule,
         make: Callable[[Fields], Any] | None = None,
         take: Callable[[Any], Mapping[str, Any]] | None = None,
         required: Iterable[str] | None = None,
-        /,
-        **checks: Check,
+        **specs: Spec,
     ) -> None:
-        self.kind, self._checks = kind, checks
-        self.take = take or (lambda item: {name: getattr(item, name) for name in checks})
-        self._make = make or (lambda fields: kind(**fields))
+        self.kind, self._rules, self._make = kind, rules, make or (lambda f: kind(**f))
+        checks = {name: as_check(spec) for name, spec in specs.items()}
+        self._checks = checks or dict.fromkeys(signature(kind).parameters, anything)
         self._required = checks if required is None else required
+        self.take = take or (lambda item: {name: getattr(item, name) for name in self._checks})
 
     def read(self, fields: Fields) -> Any:
         """Object of its fields, once they are checked; modules are frozen."""
@@ -64,6 +94,8 @@ class Recipe:
         for name, check in self._checks.items():
             if name in fields:
                 check(fields, name, fields[name])
+        for rule in self._rules:
+            rule(fields)
         item = self._make(fields)
         return item.requires_grad_(False).eval() if isinstance(item, nn.Module) else item
 
@@ -108,7 +140,7 @@ class Writer:
                 return int(value)
             case Real():
                 return float(value) if math.isfinite(value) else {"float": str(float(value))}
-            case list():
+            case list() | nn.ModuleList() | nn.ParameterList():
                 return [self.value(item, where) for item in value]
             case tuple():
                 return {"tuple": [self.value(item, where) for item in value]}
@@ -242,20 +274,17 @@ def _torch(array: NDArray[Any]) -> Tensor:
 def _random_state(f: Fields) -> RandomState:
     f.require(f["pos"] <= len(f["key"]), "pos", "is out of range")
     state = RandomState()
-    state.set_state({"bit_generator": "MT19937", "state": {"key": f["key"], "pos": f["pos"]}, **f})
+    state.set_state(("MT19937", f["key"], f["pos"], f["has_gauss"], f["gauss"]))
     return state
-
-
-def _state_of(random_state: RandomState) -> dict[str, Any]:
-    state = random_state.get_state(legacy=False)
-    return {**state["state"], "has_gauss": state["has_gauss"], "gauss": state["gauss"]}
 
 
 RECIPES["RandomState"] = Recipe(
     RandomState,
-    _random_state,
-    _state_of,
-    key=array(624, kinds="u"),
+    make=_random_state,
+    take=lambda state: dict(
+        zip(("key", "pos", "has_gauss", "gauss"), state.get_state()[1:], strict=True)
+    ),
+    key=array("624", kinds="u"),
     pos=whole(0),
     has_gauss=whole(0, 1),
     gauss=number(),
