@@ -4,7 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from qaffde import QAFFDE, Periodic, QAFFDETensorTrain, Real, SelectionPolicy, TensorTrainConfig
+from qaffde import (
+    QAFFDE,
+    Atom,
+    Periodic,
+    QAFFDETensorTrain,
+    Real,
+    SelectionPolicy,
+    TensorTrainConfig,
+)
 
 QUICK = SelectionPolicy(table_iterations=10, mixture_sizes=(2,))
 FITS = {
@@ -94,3 +102,17 @@ def test_rows_whose_squares_overflow_are_not_added(far):
     with pytest.raises(ValueError, match=r"row 0, .* so far from all others"):
         model.partial_fit(np.array([[far, 0.0], [0.0, 1.0]]))
     np.testing.assert_array_equal(model.score_samples(X), before)
+
+
+def test_values_nearer_to_an_end_than_a_share_of_the_unit_can_be(fit):
+    """Divided by the distance of the next knot they were zero, and scored NaN."""
+    X = np.column_stack([PLAIN, np.abs(PLAIN[:, 0]) * 1e90])
+    model = fit(X, {2: Real(lower=0)})
+    assert not np.isnan(model.score_samples([[0.0, 0.0, 1e-300]])).any()
+
+
+def test_a_variance_that_overflows_is_refused(fit):
+    X = np.column_stack([PLAIN, np.where(np.arange(30) % 3, -2.6e154, PLAIN[:, 1])])
+    marginal = fit(X, {2: Atom(-2.6e154)}).marginal([2])
+    with pytest.raises(ValueError, match="variance of a column overflows"):
+        marginal.covariance()

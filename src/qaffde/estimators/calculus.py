@@ -227,7 +227,10 @@ class BornEstimator(FileMixin, DensityEstimator):
 
         In closed form; of columns with a map by quadrature, to about 1e-6 of their deviations.
         """
-        return self._mixture().covariance().numpy()
+        covariance = self._mixture().covariance().numpy()
+        if not np.isfinite(covariance).all():
+            raise ValueError("the variance of a column overflows; divide the column first")
+        return covariance
 
     def hdr_level(
         self, mass: ArrayLike, n_samples: int = N_POINTS, random_state: Seed = None

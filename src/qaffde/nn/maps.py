@@ -107,8 +107,9 @@ class Tail:
         xp = namespace_of(x)
         beyond = (xp.maximum if self.sign > 0 else xp.minimum)(x, self.knot)
         distance = xp.abs(beyond - self.knot) * self.slope
-        rest = xp.abs(self.end - beyond) / self.room
-        log_growth = xp.log(xp.where(self.ended, rest, 1 + self.rate * distance))
+        rest = xp.abs(self.end - beyond)  # divided by the room, it would underflow near the end
+        growth = xp.where(self.ended, rest, 1 + self.rate * distance)
+        log_growth = xp.log(growth) - xp.log(self.room)
         step = xp.where(self.heavy, log_growth / self.safe_rate, distance)
         return self.sign * step, log_growth
 
