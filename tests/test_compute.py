@@ -15,29 +15,12 @@ OPTIONS = {"n_features": 100, "bandwidth": 0.5, "base_measure": "gaussian", "ran
 SINGLE = ComputeConfig(dtype="float32")
 
 
-def test_blocks_fill_the_cache_but_not_the_memory(monkeypatch):
+def test_blocks_fill_the_cache():
     assert DOUBLE.rows(1000) == 2**23 // 8000
     assert SINGLE.rows(1000) == 2**23 // 4000
     assert DOUBLE.rows(1) == parameters.MAX_ROWS
     assert DOUBLE.rows(10**9) == parameters.MIN_ROWS
-    monkeypatch.setattr(parameters, "available_memory", lambda device: 2**24)
-    assert DOUBLE.rows(1000) == 2**20 // 8000
     assert ComputeConfig(batch_size=7).rows(1000) == 7
-
-
-def test_memory_that_is_left_is_known(monkeypatch):
-    cpu = torch.device("cpu")
-    assert 2**20 < parameters.available_memory(cpu) < 2**50
-    monkeypatch.setattr(parameters.Path, "read_text", lambda *_, **__: "MemAvailable:   12 kB\n")
-    assert parameters.available_memory(cpu) == 12 * 1024
-    monkeypatch.setattr(parameters.Path, "read_text", lambda *_, **__: "MemTotal: 12 kB\n")
-    assert parameters.available_memory(cpu) == 2**30
-
-    def refuse(*_, **__):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(parameters.Path, "read_text", refuse)
-    assert parameters.available_memory(cpu) == 2**30
 
 
 def test_rows_are_copied_only_if_they_must_be():

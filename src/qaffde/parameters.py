@@ -9,11 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import wraps
 from numbers import Integral, Real
-from pathlib import Path
 from threading import Lock
 from types import FunctionType
 from typing import Any, TypeVar
 
+import joblib
 import numpy as np
 import torch
 from numpy.random import RandomState
@@ -223,8 +223,7 @@ class ComputeConfig:
         Where rows are summed, likelihoods maximized and rows scored; fitted tensors stay on the
         CPU.
     batch_size : int or "auto", default="auto"
-        Rows whose features are computed at once. "auto" keeps them in the cache of a core and
-        within the memory that is left.
+        Rows whose features are computed at once. "auto" keeps them in the cache of a core.
 
     Examples
     --------
@@ -257,9 +256,7 @@ class ComputeConfig:
         """Number of rows of a block whose largest array has `width` numbers a row."""
         if not isinstance(self.batch_size, str):
             return int(self.batch_size)
-        row = width * self.torch_dtype.itemsize
-        available = available_memory(torch.device(self.device))
-        most = min(BLOCK_BYTES, available // 16) // row  # most of the memory stays free
+        most = BLOCK_BYTES // (width * self.torch_dtype.itemsize)
         return max(MIN_ROWS, min(MAX_ROWS, most))
 
     def tensor(self, rows: Tensor) -> Tensor:
@@ -281,18 +278,6 @@ def check_device(device: object) -> None:
         reason = str(error).strip().partition("\n")[0]
         message = f"device={device!r} cannot be used here; take 'cpu' ({reason})"
         raise ValueError(message) from error
-
-
-def available_memory(device: torch.device) -> int:
-    """Bytes that are left on a device, roughly; 1 GiB where the system does not tell."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return 2**30
-    found = dict(line.split(":", 1) for line in lines)
-    return 1024 * int(found["MemAvailable"].split()[0]) if "MemAvailable" in found else 2**30
 
 
 DOUBLE = ComputeConfig()
@@ -356,18 +341,9 @@ THREADS = Threads()
 
 
 def free_processors() -> int:
-    """Processors that this process may use and that are idle, at least one.
-
-    Affinity and the quota of a cgroup are limits; the load of the last minute is taken off.
-    """
-    number = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        number = min(number, int(quota) / int(period))
-    except (OSError, ValueError):  # no cgroup, or no quota ("max")
-        pass
+    """Processors that this process may use, less the load of the last minute; at least one."""
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return max(1, int(number - busy + 0.5))
+    return max(1, int(joblib.cpu_count() - busy + 0.5))
 
 
 OUT_OF_MEMORY = re.compile("(out of|allocate) memory|bad_alloc", re.IGNORECASE)  # of torch

@@ -146,11 +146,9 @@ def test_a_large_fit_takes_what_is_free(seen, free, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("load", "quota", "free"),
-    [(0.1, "max 100000", 4), (2.6, "max 1", 1), (0, "150000 100000", 2), (9, "max 1", 1)],
+    ("load", "allowed", "free"), [(0.1, 4, 4), (2.6, 4, 1), (0, 2, 2), (9, 4, 1)]
 )
-def test_free_processors_are_those_allowed_less_the_load(load, quota, free, monkeypatch):
-    monkeypatch.setattr(parameters.os, "sched_getaffinity", lambda _: range(4), raising=False)
+def test_free_processors_are_those_allowed_less_the_load(load, allowed, free, monkeypatch):
+    monkeypatch.setattr(parameters.joblib, "cpu_count", lambda: allowed)
     monkeypatch.setattr(parameters.os, "getloadavg", lambda: (load, 0, 0), raising=False)
-    monkeypatch.setattr(parameters.Path, "read_text", lambda *_, **__: quota)
     assert parameters.free_processors() == free

@@ -306,6 +306,12 @@ FORGED = {
     "huge factor": ("QAFFDESGD box", tensor("BornDensity.factor", spoil(1e300)), "beyond measure"),
     "huge amplitude": ("QAFFDESGD kernel", tensor("FourierLayer.a", spoil(-1e300)), "beyond mea"),
     "huge mean": ("classifier", tensor("ClassSums.psi", spoil(1e300)), "psi is beyond measure"),
+    "huge weight": ("regressor", tensor("MemberLinear.weight", spoil(1e300)), "beyond measure"),
+    "statistics of classes": (
+        "classifier",
+        tensor("ClassSums.rho", np.ravel),
+        r"rho has shape \(.*, not \('C', 'D', 'D'\)",
+    ),
     "prior": (
         "classifier",
         tensor("QAFFDEClassifier.class_prior_", spoil(-1)),

@@ -100,8 +100,8 @@ def _check_mixture(f: Fields) -> None:
 
 @parametrized
 def _rho(f: Fields, name: str, rho: Any, shape: str) -> None:
-    """Density matrices that are not normalized, or statistics of a mixture."""
-    if isinstance(rho, torch.Tensor) and rho.ndim == 1:
+    """Density matrices that are not normalized; without classes, or statistics of a mixture."""
+    if shape == "D D" and isinstance(rho, torch.Tensor) and rho.ndim == 1:
         tensor("S, limited")(f, name, rho)
         return
     tensor(shape)(f, name, rho)
@@ -210,7 +210,7 @@ RECIPES |= {
     ),
     "ConditionalDensity": Recipe(ConditionalDensity, network=MemberNetwork, head=BornHead),
     "MemberNetwork": Recipe(MemberNetwork, layers=items(MemberLinear, least=2)),
-    "MemberLinear": Recipe(MemberLinear, weight="M i o", bias="M 1 o"),
+    "MemberLinear": Recipe(MemberLinear, weight="M i o, limited", bias="M 1 o, limited"),
     "BornHead": Recipe(
         BornHead,
         must(

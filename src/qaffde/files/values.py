@@ -54,20 +54,11 @@ def must(name: str, fits: Callable[[Fields], Any], what: str) -> Rule:
 class Recipe:
     """How objects of one class are taken apart, and made of what a file says of them.
 
-    Parameters
-    ----------
-    kind : type
-    *rules : callable
-        Checks of all fields together, once each has passed its own.
-    make : callable, optional
-        Object of its fields, which are parameters of the class by default.
-    take : callable, optional
-        Fields of an object, which are its attributes of those names by default.
-    required : iterable of str, optional
-        Fields that a file must have, by default all with a check.
-    **specs
-        Checks of the fields, in this order. Without any, the fields are the parameters of the
-        class: it checks them itself, and those that a file lacks have their defaults.
+    `specs` are the checks of its fields, in this order, and `rules` look at all fields together
+    once each has passed its own. Without specs, the fields are the parameters of the class, which
+    checks them itself; those that a file lacks have their defaults. `take` returns the fields of
+    an object, by default its attributes of those names, and `make` the object of its fields, which
+    are parameters of the class by default. A file must have all `required` fields, by default all.
     """
 
     def __init__(

@@ -16,13 +16,7 @@ from torch import Tensor
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
-from qaffde.nn import (
-    BornMixture,
-    Density,
-    RealColumn,
-    TableDensity,
-    TensorTrain,
-)
+from qaffde.nn import BornMixture, Density, RealColumn, TableDensity, TensorTrain
 from qaffde.nn.base import formula_of
 from qaffde.nn.tensor_train import OUT
 
@@ -229,10 +223,6 @@ def _scaled(operation: str) -> Node:
     return node
 
 
-def _swapped(operation: str) -> Node:
-    return lambda g, meta, x, y: g(operation, y, x)
-
-
 def _reduced(operation: str) -> Node:
     """A reduction over one axis or several."""
     return lambda g, meta, x, dim: g(operation, x, g.whole(np.atleast_1d(dim)), keepdims=0)
@@ -306,23 +296,12 @@ def _ndtr(g: Graph, meta: Tensor, x: str) -> str:
 
 NORMAL_END = 7.07
 NORMAL_ABOVE = (
-    0.0352624965998911,
-    0.700383064443688,
-    6.37396220353165,
-    33.912866078383,
-    112.079291497871,
-    221.213596169931,
-    220.206867912376,
+    *(0.0352624965998911, 0.700383064443688, 6.37396220353165, 33.912866078383),
+    *(112.079291497871, 221.213596169931, 220.206867912376),
 )
 NORMAL_BELOW = (
-    0.0883883476483184,
-    1.75566716318264,
-    16.064177579207,
-    86.7807322029461,
-    296.564248779674,
-    637.333633378831,
-    793.826512519948,
-    440.413735824752,
+    *(0.0883883476483184, 1.75566716318264, 16.064177579207, 86.7807322029461),
+    *(296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752),
 )
 
 
@@ -353,9 +332,7 @@ NODES: dict[str, Node] = {
     "where": _where,
     "minimum": _same("Min"),
     "maximum": _same("Max"),
-    "rsub": _swapped("Sub"),
-    "rmul": _same("Mul"),
-    "radd": _same("Add"),
+    "rsub": lambda g, meta, x, y: g("Sub", y, x),
     "contiguous": lambda g, meta, x: x,
     "searchsorted": _searchsorted,
     "special_ndtr": _ndtr,

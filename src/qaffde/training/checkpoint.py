@@ -84,22 +84,24 @@ class Checkpoint:
         CheckpointError
             If the file is damaged, is not a checkpoint, or belongs to another fit.
         """
-        if (saved := self._read()) is None:
+        if not self._file.exists():
             return None
-        differing = [part for part in expected if saved["fingerprint"].get(part) != expected[part]]
+        with self.restoring():
+            with self._file.open("rb") as file:
+                content = read_content(file, os.fstat(file.fileno()).st_size)
+            header, arrays = unpack(content)
+            saved = Reader(arrays).value(header["checkpoint"])
+            found, state = saved["fingerprint"], saved["state"]
+            if not isinstance(found, dict) or not isinstance(state, dict):
+                raise TypeError("no state of a fit")
+        differing = [part for part in expected if found.get(part) != expected[part]]
         if differing:
             raise CheckpointError(
                 f"checkpoint {self.path} belongs to another fit: {', '.join(differing)} differ; "
                 "call fit with the same data, parameters and random_state to go on from it, or "
                 "remove the file (or name another) to start anew"
             )
-        state: State = saved["state"]
         return state
-
-    def peek(self) -> State | None:
-        """State in the file, of any fit, or None without a file; see :meth:`load`."""
-        saved = self._read()
-        return None if saved is None else saved["state"]
 
     def save(self, state: State, of: Fingerprint) -> None:
         """Replace the file in one piece; a full disk is a warning, once, and no reason to stop."""
@@ -110,23 +112,18 @@ class Checkpoint:
         try:
             write_atomically(self.path, pack(header, writer.arrays))
         except OSError as error:
-            self._warn(error)
+            if not self._warned:
+                warnings.warn(
+                    f"checkpoint {self.path} cannot be saved ({error}); training goes on, but "
+                    "cannot be resumed from here",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+            self._warned = True
 
     def remove(self) -> None:
         """Delete the file, if there is one: the fit is over."""
         self._file.unlink(missing_ok=True)
-
-    def _read(self) -> dict[str, Any] | None:
-        if not self._file.exists():
-            return None
-        with self.restoring():
-            with self._file.open("rb") as file:
-                content = read_content(file, os.fstat(file.fileno()).st_size)
-            header, arrays = unpack(content)
-            saved = Reader(arrays).value(header["checkpoint"])
-            if not isinstance(saved["fingerprint"], dict) or not isinstance(saved["state"], dict):
-                raise TypeError("no state of a fit")
-        return {**saved}
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
@@ -138,16 +135,6 @@ class Checkpoint:
             raise CheckpointError(
                 f"checkpoint {self.path} cannot be read ({reason}); remove it to start anew"
             ) from None
-
-    def _warn(self, error: OSError) -> None:
-        if not self._warned:
-            warnings.warn(
-                f"checkpoint {self.path} cannot be saved ({error}); training goes on, but cannot "
-                "be resumed from here",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        self._warned = True
 
 
 def fingerprint(**parts: object) -> Fingerprint:

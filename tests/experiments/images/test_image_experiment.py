@@ -114,7 +114,7 @@ def test_a_row_that_was_interrupted_goes_on_from_its_checkpoint(method, tmp_path
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells(again), again)
     (left,) = again.scratch.iterdir()
-    spent = Checkpoint(left).peek()["processor_seconds"]
+    spent = Checkpoint(left).load({})["processor_seconds"]
     monkeypatch.setattr(loop._Run, "_take_step", take_step)
     run_cells(cells(again), again)
     assert without_timings(read_rows(again.rows)) == without_timings(read_rows(other.rows))
