@@ -63,7 +63,7 @@ class ImageMethod:
 
     def peek(self, checkpoint: Path) -> State | None:
         """State that a training which was killed left there."""
-        return Checkpoint(f"{checkpoint}.learning").peek()
+        return Checkpoint(f"{checkpoint}.learning").load({})
 
 
 def classifier(
