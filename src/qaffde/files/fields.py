@@ -160,8 +160,9 @@ def items(
     """A list, or a tuple, of at least so many values that pass a check."""
     item(kind)(f, name, values)
     f.require(len(values) >= least, name, f"has fewer than {least}")
+    check = as_check(spec)
     for value in values:
-        as_check(spec)(f, name, value)
+        check(f, name, value)
 
 
 @parametrized
