@@ -31,7 +31,7 @@ def explore(
     json: Json = False,
 ) -> None:
     """Open a page to move through a density: pick columns, drag values, select a box."""
-    from qaffde.explore import ExplorerServer, make_explorer
+    from qaffde.explore import Explorer, ExplorerServer
     from qaffde.explore.server import is_loopback
 
     density = load_model(model, "marginal", "condition", "sample")
@@ -41,7 +41,7 @@ def explore(
     facts |= {
         word: getattr(density, name) for name, word in FACTS.items() if hasattr(density, name)
     }
-    with ExplorerServer(make_explorer(density), facts, host, port) as server:
+    with ExplorerServer(Explorer(density), facts, host, port) as server:
         if json:
             print_facts({"model": str(model), "address": server.address}, as_json=True)
         else:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.explore.requests import RequestError, State, parse_state
-from qaffde.explore.tables import TableExplorer
 from qaffde.explore.views import Explorer, Picture
 
 Array = NDArray[np.float64]
@@ -72,7 +71,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        explorer: Explorer | TableExplorer,
+        explorer: Explorer,
         facts: Mapping[str, Any],
         host: str = LOOPBACK,
         port: int = 0,

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from qaffde.nn import BornDensity, find_born
-from qaffde.plot.panels import Array, Panel, Wishes, numbers_of
+from qaffde.plot.cells import Array
+from qaffde.plot.panels import Panel, Wishes, numbers_of
 from qaffde.plot.style import COLORS, DENSITY, SECOND, caption
 from qaffde.streams.names import column_names
 
@@ -37,15 +38,10 @@ class TrainingPanel(Panel):
             raise ValueError("the training came to no evaluation; give it more steps")
         return cls(found)
 
-    @property
-    def size(self) -> tuple[float, float]:  # type: ignore[override]
-        """Of axes side by side: losses of two solvers are not of one scale."""
-        return 0.8 + 4.4 * len(self.histories), 3.6
-
-    def make_axes(self, figure: Any) -> Any:
-        """Axes for each history."""
-        axes = figure.subplots(1, len(self.histories), squeeze=False)[0]
-        return axes if len(axes) > 1 else axes[0]
+    def make_axes(self, plt: Any) -> Any:
+        """Axes side by side: losses of two solvers are not of one scale."""
+        n = len(self.histories)
+        return plt.subplots(1, n, figsize=(0.8 + 4.4 * n, 3.6), layout="constrained")[1]
 
     def draw(self, ax: Any) -> None:
         """Draw the training and, where rows were held out, the validation loss."""
