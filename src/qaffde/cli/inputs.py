@@ -21,7 +21,7 @@ STANDARD = "-"
 
 
 @contextmanager
-def open_data(source: str, *, header: bool | None = None) -> Iterator[Table]:
+def open_data(source: str, *, header: bool | None) -> Iterator[Table]:
     """Table of a file, or of standard input, which is kept on the disk to be read twice."""
     if source != STANDARD:
         yield open_table(source, header=header)
@@ -43,10 +43,9 @@ def rows_for_model(
     wanted, picked = names_in(model), columns or None
     have, _ = pick_columns(table, picked)
     if wanted is not None and table.named:
-        places = {table.names[j]: j for j in have}
-        lacking = [name for name in wanted if name not in places]
+        lacking = sorted({*wanted} - {*have}, key=wanted.index)
         if not lacking:
-            have = [places[name] for name in wanted]
+            have = wanted
         elif picked is None:
             raise DataError(
                 f"{table.label} lacks the model's columns {', '.join(lacking)}; say with columns= "

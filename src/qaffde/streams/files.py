@@ -107,7 +107,7 @@ def open_dataset(source: Any, label: str) -> Table:
             partitioning = "hive" if os.path.isdir(source) else None
             source = ds.dataset(os.fspath(source), format="parquet", partitioning=partitioning)
         names, n_rows = source.schema.names, source.count_rows()
-        numeric = [holds_numbers(kind) for kind in source.schema.types]
+        numeric = [field.name for field in source.schema if holds_numbers(field.type)]
     options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(source, "format", None), ds.ParquetFileFormat):
         # Without a limit for each column pyarrow keeps all that it has read of a Parquet file.
@@ -115,9 +115,8 @@ def open_dataset(source: Any, label: str) -> Table:
             use_buffered_stream=True, buffer_size=1 << 20, pre_buffer=False
         )
 
-    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        chosen = [names[j] for j in columns]
-        return iter(source.to_batches(columns=chosen, batch_size=size, **options))
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        return iter(source.to_batches(columns=columns, batch_size=size, **options))
 
     return Table(label, "Parquet", names, numeric, read, n_rows)
 
@@ -132,41 +131,38 @@ def open_arrow(path: Path, label: str) -> Table:
         source = pa.memory_map(str(path))
         return pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
 
-    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        batches, chosen = reader(), [names[j] for j in columns]
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        batches = reader()
         if hasattr(batches, "num_record_batches"):
             batches = map(batches.get_batch, range(batches.num_record_batches))
-        return (batch.select(chosen) for batch in batches)
+        return (batch.select(columns) for batch in batches)
 
     with clear_errors(label, "Arrow"):
         schema = reader().schema
-        names, numeric = schema.names, [holds_numbers(kind) for kind in schema.types]
-    return Table(label, "Arrow", names, numeric, read)
+        numeric = [field.name for field in schema if holds_numbers(field.type)]
+    return Table(label, "Arrow", schema.names, numeric, read)
 
 
-def array_table(
-    label: str, columns: list[NDArray[Any]], names: list[str], *, named: bool = True
-) -> Table:
+def array_table(label: str, arrays: dict[str, NDArray[Any]], *, named: bool = True) -> Table:
     """Table of columns that are arrays, usually on the disk."""
-    n_rows = len(columns[0]) if columns else 0
+    n_rows = len(next(iter(arrays.values()), ()))
 
-    def part(j: int, rows: slice, *, as_float: bool) -> NDArray[Any]:
-        values = columns[j][rows]
-        return values.astype(np.float64 if as_float else values.dtype.newbyteorder("="))
-
-    def read(chosen: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        pa = import_pyarrow()
-        for j in chosen:
-            check_length(columns[j])
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        for name in columns:
+            check_length(arrays[name])
         for start in range(0, n_rows, size):
-            rows = slice(start, start + size)
-            parts = [pa.array(part(j, rows, as_float=j in floats)) for j in chosen]
-            yield pa.RecordBatch.from_arrays(parts, names=[names[j] for j in chosen])
-            for j in chosen:
-                release_pages(columns[j])
+            parts = {name: arrays[name][start : start + size] for name in columns}
+            yield import_pyarrow().RecordBatch.from_pydict(
+                {
+                    name: part.astype(float if name in floats else part.dtype.newbyteorder("="))
+                    for name, part in parts.items()
+                }
+            )
+            for name in columns:
+                release_pages(arrays[name])
 
-    numeric = [column.dtype.kind in "fiu" for column in columns]
-    return Table(label, "NumPy", names, numeric, read, n_rows, named)
+    numeric = [name for name, array in arrays.items() if array.dtype.kind in "fiu"]
+    return Table(label, "NumPy", list(arrays), numeric, read, n_rows, named)
 
 
 def _map_of(array: NDArray[Any]) -> Any:
@@ -217,7 +213,7 @@ def open_npz(path: Path, label: str) -> Table:
         )
     if len({len(array) for array in arrays.values()}) > 1:
         raise DataError(f"{label}: its arrays differ in length, so they are not columns")
-    return array_table(label, list(arrays.values()), list(arrays))
+    return array_table(label, arrays)
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, label: str) -> NDArray[Any]:
@@ -246,9 +242,10 @@ def _table_of(array: NDArray[Any], label: str) -> Table:
         names = list(array.dtype.names)
         if array.ndim != 1 or any(array[name].ndim != 1 for name in names):
             raise DataError(f"{label} has records within rows; give it one number a field")
-        return array_table(label, [array[name] for name in names], names)
-    table = array if array.ndim == 2 else array[:, None]
-    return array_table(label, list(table.T), made_names(table.shape[1]), named=False)
+        return array_table(label, {name: array[name] for name in names})
+    columns = array.T if array.ndim == 2 else [array]
+    arrays = dict(zip(made_names(len(columns)), columns, strict=True))
+    return array_table(label, arrays, named=False)
 
 
 READERS = {"parquet": open_dataset, "arrow": open_arrow, "npy": open_npy, "npz": open_npz}
