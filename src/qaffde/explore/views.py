@@ -90,7 +90,7 @@ class Explorer:
         Ends of the axes.
     medians : ndarray of shape (d,)
     columns : list of dict
-        What the page is told of the columns beside them.
+        What the page is told of them.
     """
 
     def __init__(self, model: Any, random_state: int = 0) -> None:
@@ -103,10 +103,11 @@ class Explorer:
         self.view: Array = np.clip(np.array(ends).T, *_support(self.density))
         middle = np.quantile(rows, 0.5, axis=0, method="closest_observation")
         self.medians: Array = np.clip(middle, *self.view)
+        found = zip(self.names, self.kinds, self.view.T.tolist(), self.medians, strict=True)
         self.columns: list[dict[str, Any]] = [
-            {"kind": type(kind).__name__.lower()}
+            {"name": name, "kind": type(kind).__name__.lower(), "ends": ends, "median": float(m)}
             | ({"labels": list(map(str, kind.values or ()))} if isinstance(kind, Category) else {})
-            for kind in self.kinds
+            for name, kind, ends, m in found
         ]
         self._slices: OrderedDict[tuple[int, ...], Slices] = OrderedDict()
         self._seconds = 5e-11  # a multiplication

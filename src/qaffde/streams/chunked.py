@@ -289,15 +289,9 @@ class ArrayChunks(Chunks):
 
     def read(self) -> Iterator[Part]:
         """Blocks of rows."""
-        size = block_size(self.n_columns)
-        for array in (self.X, self.weight):
-            files.check_length(array)
-        for start in range(0, len(self.X), size):
-            part = slice(start, start + size)
-            rows = np.array(self.X[part], dtype=np.float64, order="C")
-            yield rows, np.array(self.weight[part], dtype=np.float64)
-            for array in (self.X, self.weight):
-                files.release_pages(array)
+        for parts in files.blocks_of([self.X, self.weight], block_size(self.n_columns)):
+            rows, weight = (np.array(part, dtype=np.float64, order="C") for part in parts)
+            yield rows, weight
 
 
 class IterableChunks(Chunks):

@@ -145,23 +145,15 @@ def open_arrow(path: Path, label: str) -> Table:
 
 def array_table(label: str, arrays: dict[str, NDArray[Any]], *, named: bool = True) -> Table:
     """Table of columns that are arrays, usually on the disk."""
-    n_rows = len(next(iter(arrays.values()), ()))
 
     def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
-        for name in columns:
-            check_length(arrays[name])
-        for start in range(0, n_rows, size):
-            parts = {name: arrays[name][start : start + size] for name in columns}
-            yield import_pyarrow().RecordBatch.from_pydict(
-                {
-                    name: part.astype(float if name in floats else part.dtype.newbyteorder("="))
-                    for name, part in parts.items()
-                }
-            )
-            for name in columns:
-                release_pages(arrays[name])
+        for parts in blocks_of([arrays[name] for name in columns], size):
+            kinds = [float if n in floats else arrays[n].dtype.newbyteorder("=") for n in columns]
+            cells = [part.astype(kind) for part, kind in zip(parts, kinds, strict=True)]
+            yield import_pyarrow().RecordBatch.from_pydict(dict(zip(columns, cells, strict=True)))
 
     numeric = [name for name, array in arrays.items() if array.dtype.kind in "fiu"]
+    n_rows = len(next(iter(arrays.values()), ()))
     return Table(label, "NumPy", list(arrays), numeric, read, n_rows, named)
 
 
@@ -180,11 +172,18 @@ def release_pages(array: NDArray[Any]) -> None:
         base._mmap.madvise(mmap.MADV_DONTNEED)
 
 
-def check_length(array: NDArray[Any]) -> None:
-    """Reject a file that was cut since it was mapped: reading beyond its end kills the process."""
-    base = _map_of(array)
-    if base is not None and base._mmap.size() < base.offset + base.nbytes:
-        raise DataError(f"{base.filename} became shorter while it was read")
+def blocks_of(arrays: Sequence[NDArray[Any]], size: int) -> Iterator[list[NDArray[Any]]]:
+    """Blocks of equally long arrays, of which no page of a file that is mapped is kept.
+
+    A file that was cut since then is rejected: reading beyond its end would kill the process.
+    """
+    for base in map(_map_of, arrays):
+        if base is not None and base._mmap.size() < base.offset + base.nbytes:
+            raise DataError(f"{base.filename} became shorter while it was read")
+    for start in range(0, len(arrays[0]), size):
+        yield [array[start : start + size] for array in arrays]
+        for array in arrays:
+            release_pages(array)
 
 
 def open_npy(path: Path, label: str) -> Table:
