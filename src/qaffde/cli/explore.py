@@ -37,10 +37,9 @@ def explore(
     density = load_model(model, "marginal", "condition", "sample")
     if not is_loopback(host):
         note(f"anyone who can reach {host} and has the address can look at this model")
+    own = {word: getattr(density, name, None) for name, word in FACTS.items()}
     facts = {"file": model.name, "class": type(density).__name__}
-    facts |= {
-        word: getattr(density, name) for name, word in FACTS.items() if hasattr(density, name)
-    }
+    facts |= {word: value for word, value in own.items() if value is not None}
     with ExplorerServer(Explorer(density), facts, host, port) as server:
         if json:
             print_facts({"model": str(model), "address": server.address}, as_json=True)

@@ -36,8 +36,8 @@ def score(
     With --json and no -o, only a summary is printed.
     """
     density, total, low, high = load_model(model), 0.0, np.inf, -np.inf
-    opened = open_data(data, header=header)
-    with open_sink(output, model, data, json=json) as write, opened as table:
+    source = open_data(data, header=header)
+    with open_sink(output, model, data, json=json) as write, source as table:
         rows = rows_for_model(table, density, columns, missing)
         for batch, log_p in scored(density, rows, LOG_DENSITY):
             write(with_columns(batch.table, {LOG_DENSITY: log_p}))
@@ -88,8 +88,8 @@ def anomalies(
             raise usage(f"{name} must lie between 0 and 1, got {share}")
     found: list[dict[str, Any]] = []
     density, n_anomalies, limit = load_model(model), 0, threshold
-    opened = open_data(data, header=header)
-    with open_sink(output, model, data, json=json) as write, opened as table:
+    source = open_data(data, header=header)
+    with open_sink(output, model, data, json=json) as write, source as table:
         rows = rows_for_model(table, density, columns, missing)
         if fraction is not None:
             limit = _lowest_share(density, rows, fraction)

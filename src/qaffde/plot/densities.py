@@ -9,16 +9,8 @@ from numpy.typing import NDArray
 
 from qaffde.estimators.regions import cell_levels
 from qaffde.kinds import Atom, Category
+from qaffde.plot import marks
 from qaffde.plot.cells import Array, Scale, cell_density, cell_size, kinds_of
-from qaffde.plot.marks import (
-    ceiling,
-    closed,
-    draw_atom,
-    draw_counted,
-    draw_line,
-    label_spikes,
-    set_axis,
-)
 from qaffde.plot.panels import (
     Panel,
     Wishes,
@@ -133,21 +125,21 @@ class CurvePanel(GridPanel):
     ) -> None:
         """Draw a curve and its regions, or all below it, or bars or stems; and an atom."""
         (scale,) = self.scales
-        top = room * ceiling(self.density)
+        top = room * marks.ceiling(self.density)
         if scale.is_counted:
-            draw_counted(ax, scale, self.density, regions)
+            marks.draw_counted(ax, scale, self.density, regions)
         else:
             alphas = np.linspace(0.22, 0.5, len(regions))
             for (name, inside), alpha in zip(regions, alphas, strict=True):
                 style = {"color": DENSITY, "alpha": alpha, "lw": 0}
                 ax.fill_between(scale.points, self.density, where=inside, label=name, **style)
             if not regions:
-                ax.fill_between(*closed(scale, self.density), color=DENSITY, alpha=0.2, lw=0)
-            draw_line(ax, scale, self.density, color=DENSITY, lw=2 if regions else 1.6)
-            label_spikes(ax, scale, self.density, top)
+                ax.fill_between(*marks.closed(scale, self.density), color=DENSITY, alpha=0.2, lw=0)
+            marks.draw_line(ax, scale, self.density, color=DENSITY, lw=2 if regions else 1.6)
+            marks.label_spikes(ax, scale, self.density, top)
         ax.set(xlim=scale.ends, ylim=(0, top))
-        set_axis(ax.xaxis, scale)
-        draw_atom(ax, scale)
+        marks.set_axis(ax.xaxis, scale)
+        marks.draw_atom(ax, scale)
 
 
 @dataclass(frozen=True)
@@ -182,7 +174,7 @@ class ContourPanel(GridPanel):
         from matplotlib.colors import PowerNorm
 
         first, second = self.scales
-        norm = PowerNorm(0.5, vmin=0, vmax=ceiling(self.density))
+        norm = PowerNorm(0.5, vmin=0, vmax=marks.ceiling(self.density))
         if first.is_counted or second.is_counted:
             image = ax.pcolormesh(first.edges, second.edges, self.density, norm=norm, cmap=COLORS)
         else:
@@ -195,8 +187,8 @@ class ContourPanel(GridPanel):
                 ax.contour(*self.axes, self.density, sorted(crossed), **lines)
             self._label_spike(ax)
         ax.set(xlim=first.ends, ylim=second.ends)
-        set_axis(ax.xaxis, first)
-        set_axis(ax.yaxis, second)
+        marks.set_axis(ax.xaxis, first)
+        marks.set_axis(ax.yaxis, second)
         return image
 
     def _label_spike(self, ax: Any) -> None:
@@ -226,7 +218,7 @@ class SurfacePanel(GridPanel):
         """Draw the surface, and contours and data below it."""
         if ax.name != "3d":
             raise ValueError('a surface needs axes of three dimensions: projection="3d"')
-        top = ceiling(self.density)
+        top = marks.ceiling(self.density)
         floor = -0.3 * top
         X, Y = np.meshgrid(*self.axes)
         heights = np.minimum(self.density, top)
@@ -315,8 +307,8 @@ class PairsPanel(Panel):
         """Ticks and names at the left and at the bottom only."""
         across, up = (self.curves[k].scales[0] for k in (j, i))
         if i != j:
-            set_axis(ax.yaxis, up)
-        set_axis(ax.xaxis, across)
+            marks.set_axis(ax.yaxis, up)
+        marks.set_axis(ax.xaxis, across)
         if i == len(self.curves) - 1:
             ax.set_xlabel(across.name)
         else:
@@ -371,17 +363,17 @@ class SlicesPanel(Panel):
 
         scale = self.scale
         colors = colormaps[COLORS](np.linspace(0.05, 0.85, len(self.labels)))
-        top = 1.08 * ceiling(self.densities)
+        top = 1.08 * marks.ceiling(self.densities)
         curves = zip(self.densities, self.labels, colors, strict=True)
         for k, (density, name, color) in enumerate(curves):
-            draw_line(ax, scale, density, color=color, label=name)
+            marks.draw_line(ax, scale, density, color=color, label=name)
             if not scale.is_counted:
-                ax.fill_between(*closed(scale, density), color=color, alpha=0.08, lw=0)
-                label_spikes(ax, scale, density, top, row=k)
+                ax.fill_between(*marks.closed(scale, density), color=color, alpha=0.08, lw=0)
+                marks.label_spikes(ax, scale, density, top, row=k)
         height = "probability" if scale.is_counted else "density"
         ax.set(xlabel=scale.name, ylabel=f"{height} given {self.given}")
         ax.set(xlim=scale.ends, ylim=(0, top))
-        set_axis(ax.xaxis, scale)
+        marks.set_axis(ax.xaxis, scale)
         text = share_text(float(self.densities.sum(1).min()) * scale.step)
         caption(ax, text and f"at least {text}")
         ax.legend(frameon=False, title=self.given if len(self.labels) > 1 else None)

@@ -90,11 +90,8 @@ class SpectrumPanel(Panel):
         ax.set(yscale="log", xlabel="eigenvalue", ylabel="weight of the state")
         ax.set_xlim(0.5, len(values) + 0.5)
         ax.grid(axis="y", color="0.92")
-        caption(
-            ax,
-            f"rank {len(values)}, effective rank {effective:.1f} (shaded), "
-            f"purity {float((values**2).sum()):.3f}",
-        )
+        ranks = f"rank {len(values)}, effective rank {effective:.1f} (shaded)"
+        caption(ax, f"{ranks}, purity {float((values**2).sum()):.3f}")
 
 
 @dataclass(frozen=True)
