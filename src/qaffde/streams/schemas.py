@@ -11,6 +11,7 @@ from qaffde.kinds import Category, Integer
 from qaffde.schema import Schema
 from qaffde.streams.blocks import Array
 from qaffde.streams.files import matrix
+from qaffde.streams.names import framed
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
 LOOKED_AT_ROWS = 100_000
@@ -89,8 +90,5 @@ def encode_batch(schema: Schema | None, batch: Any, label: str) -> Array:
 
 def record_batch(rows: Any, names: Sequence[str]) -> Any:
     """Rows of an array or a data frame as a batch of Arrow."""
-    pa, frame = import_pyarrow(), as_frame(rows)
-    if frame is None:
-        arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-        return pa.RecordBatch.from_arrays(arrays, names=list(names))
-    return pa.Table.to_batches(frame.to_arrow().combine_chunks())[0]
+    frame = as_frame(framed(rows, names) if isinstance(rows, np.ndarray) else rows)
+    return frame.to_arrow().combine_chunks().to_batches()[0]
