@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qaffde.explore.requests import RequestError, State, parse_state
 from qaffde.explore.views import Explorer, Picture
-
-Array = NDArray[np.float64]
+from qaffde.plot.cells import Array
 
 ASSETS = files("qaffde.explore") / "assets"
 KINDS = {

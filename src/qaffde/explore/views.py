@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qaffde.estimators.regions import cell_levels
@@ -22,10 +21,9 @@ from qaffde.kinds import Category, Integer, Kind
 from qaffde.nn import BornMixture, TableDensity
 from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing
 from qaffde.parameters import generator_from
-from qaffde.plot.cells import axis_ends, kinds_of, table_masses
+from qaffde.plot.cells import Array, Scale, axis_ends, kinds_of, table_masses
 from qaffde.streams.names import column_names
 
-Array = NDArray[np.float64]
 Check = Callable[[], None]
 
 CELLS, DRAFT_CELLS = {1: 256, 2: 128}, {1: 128, 2: 48}
@@ -162,7 +160,7 @@ class Explorer:
 
     def _table(self, state: State, given: Tensor, check: Check) -> Evaluated:
         """Values of a table of columns of several kinds."""
-        density, kinds = self.density, [self.kinds[c] for c in state.shown]
+        density = self.density
         assert isinstance(density, TableDensity)
         rest = [c for c in range(len(self.names)) if c not in state.given]
         if state.given:
@@ -171,16 +169,18 @@ class Explorer:
             except ValueError:
                 raise RequestError(NO_DENSITY) from None
         density = density.marginal([rest.index(c) for c in state.shown])
-        n = (DRAFT_CELLS if state.draft else CELLS)[len(kinds)]
-        edges = [np.linspace(*pair, n + 1) for pair in self._ends(state)]
-        mass, sides, values = table_masses(density, kinds, edges, atoms=True, draft=state.draft)
+        n = (DRAFT_CELLS if state.draft else CELLS)[len(state.shown)]
+        kinds, ends = [self.kinds[c] for c in state.shown], self._ends(state)
+        pairs = zip(kinds, ends, strict=True)
+        scales = [Scale("", kind, np.linspace(*pair, n + 1)) for kind, pair in pairs]
+        mass, sides, values = table_masses(density, scales, atoms=True, draft=state.draft)
         quantiles = []
-        for k, (c, kind, side) in enumerate(zip(state.shown, kinds, values, strict=True)):
+        for k, (kind, side) in enumerate(zip(kinds, values, strict=True)):
             if isinstance(kind, Category):  # thrice the most probable one
                 found = np.full(3, float(side.mass.argmax()))
             elif state.draft:
-                first = side.points < edges[k][0] if isinstance(kind, Integer) else 0
-                found = self._quantiles(c, float(side.mass[first].sum()), sides[k])
+                first = side.points < ends[k][0] if isinstance(kind, Integer) else 0
+                found = self._quantiles(state.shown[k], float(side.mass[first].sum()), sides[k])
                 found = np.rint(found) if isinstance(kind, Integer) else found
             else:
                 found = density.marginal([k]).ppf(torch.as_tensor(LEVELS)).numpy()

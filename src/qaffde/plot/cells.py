@@ -1,6 +1,7 @@
 """Cells of columns, and the masses that a density has in them: what pictures show."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ PLANE_CELLS, PLANE_NODES = 128, (64, 128, 256)
 
 @dataclass(frozen=True)
 class Scale:
-    """Cells of one column: intervals of a line or a circle, integers, or categories."""
+    """Cells of one column: intervals of a line or a circle, or unit ones about single values."""
 
     name: str
     kind: Kind
@@ -34,8 +35,8 @@ class Scale:
 
     @property
     def is_counted(self) -> bool:
-        """Whether cells are unit intervals about values, so that a density is a probability."""
-        return is_counted(self.kind)
+        """Whether values are integers or categories, so that a density is a probability."""
+        return isinstance(self.kind, Integer | Category)
 
     @property
     def points(self) -> Array:
@@ -51,11 +52,6 @@ class Scale:
     def ends(self) -> tuple[float, float]:
         """Ends of the axis."""
         return float(self.edges[0]), float(self.edges[-1])
-
-
-def is_counted(kind: Kind) -> bool:
-    """Whether a column has single values, each of which is a cell."""
-    return isinstance(kind, Integer | Category)
 
 
 def kinds_of(model: Any) -> list[Kind]:
@@ -83,12 +79,6 @@ def axis_ends(kind: Kind, values: Array, tail: float, margin: float) -> tuple[fl
     return low, high
 
 
-def scale_of(name: str, kind: Kind, ends: tuple[float, float], n: int) -> Scale:
-    """Scale of a column between two ends, in n cells where it is continuous."""
-    even = np.arange(ends[0], ends[1] + 0.5) if is_counted(kind) else np.linspace(*ends, n + 1)
-    return Scale(name, kind, even)
-
-
 def cell_density(model: Any, scales: Sequence[Scale]) -> Array:
     """Density of one or two columns, as means over the cells of their scales.
 
@@ -104,12 +94,14 @@ def cell_size(scales: Sequence[Scale]) -> float:
 
 
 def _cell_masses(model: Any, scales: Sequence[Scale]) -> Array:
-    mixture = _mixture_of(model)
+    mixture: BornMixture | TableDensity | None = None
+    if isinstance(model, BornEstimator):
+        with suppress(TypeError, ValueError):  # of an infinite base measure
+            mixture = expand(model.density_)
     if mixture is None:
         return _midpoint_masses(model, scales)
     if isinstance(mixture, TableDensity) and mixture.lines is None:
-        kinds, edges = [s.kind for s in scales], [s.edges for s in scales]
-        return table_masses(mixture, kinds, edges)[0]
+        return table_masses(mixture, scales)[0]
     n, ends = len(scales[0].points), [scale.ends for scale in scales]
     if len(scales) == 1:
         return _side(mixture, ends[0], n)[1:-1].numpy()
@@ -118,16 +110,6 @@ def _cell_masses(model: Any, scales: Sequence[Scale]) -> Array:
     given = torch.empty(0, dtype=torch.float64)
     fine = Slices(mixture).plane(given, ends, sides, PLANE_NODES).mass[1:-1, 1:-1]
     return _pooled(fine.numpy(), parts)
-
-
-def _mixture_of(model: Any) -> BornMixture | TableDensity | None:
-    """The density as a sum of terms that can be integrated, if it is one."""
-    if not isinstance(model, BornEstimator):
-        return None
-    try:
-        return expand(model.density_)
-    except (TypeError, ValueError):  # of an infinite base measure
-        return None
 
 
 def _side(mixture: BornMixture | TableDensity, ends: tuple[float, float], n: int) -> torch.Tensor:
@@ -153,37 +135,31 @@ def _pooled(mass: Array, parts: int) -> Array:
 
 
 def table_masses(
-    density: TableDensity,
-    kinds: Sequence[Kind],
-    edges: Sequence[Array],
-    *,
-    atoms: bool = False,
-    draft: bool = False,
+    density: TableDensity, scales: Sequence[Scale], *, atoms: bool = False, draft: bool = False
 ) -> tuple[Array, list[Array], list[Side]]:
-    """Masses of the cells between even edges of one or two columns of a table.
+    """Masses of the cells of one or two columns of a table.
 
     Also the masses of the cells of each column alone, and those of all its values. A value that is
     counted fills the unit interval about its number; an atom the cell that it lies in, or none.
     """
-    alone = [density] if len(edges) == 1 else [density.marginal([k]) for k in (0, 1)]
-    pairs = zip(alone, edges, strict=True)
-    sides = [side_of(column, torch.as_tensor(edge), draft=draft) for column, edge in pairs]
-    parts = zip(kinds, edges, sides, strict=True)
-    shares = [_shares(*part, atoms=atoms) for part in parts]
+    alone = [density] if len(scales) == 1 else [density.marginal([k]) for k in (0, 1)]
+    pairs = list(zip(scales, alone, strict=True))
+    sides = [side_of(column, torch.as_tensor(s.edges), draft=draft) for s, column in pairs]
+    shares = [_shares(*pair, atoms=atoms) for pair in zip(scales, sides, strict=True)]
     each = [share @ side.mass.numpy() for share, side in zip(shares, sides, strict=True)]
-    if len(edges) == 1:
+    if len(scales) == 1:
         return each[0], each, sides
     mass = shares[0] @ plane_of(density, *sides).numpy() @ shares[1].T
     return np.asarray(mass), each, sides
 
 
-def _shares(kind: Kind, edges: Array, side: Side, *, atoms: bool) -> Array:
-    """Shares (n, m) that the cells between edges have of those of a side."""
-    if is_counted(kind):
+def _shares(scale: Scale, side: Side, *, atoms: bool) -> Array:
+    """Shares (n, m) that the cells of a scale have of those of a side."""
+    if scale.is_counted:
         codes = side.points.numpy()
-        return np.diff(np.clip(edges[:, None], codes - 0.5, codes + 0.5), axis=0)
-    n = len(edges) - 1
+        return np.diff(np.clip(scale.edges[:, None], codes - 0.5, codes + 0.5), axis=0)
+    n, (low, high) = len(scale.points), scale.ends
     shares = np.eye(n, len(side.mass), 1)
-    if atoms and isinstance(kind, Atom) and edges[0] <= kind.value <= edges[-1]:
-        shares[min(int((kind.value - edges[0]) / (edges[1] - edges[0])), n - 1), -1] = 1
+    if atoms and isinstance(scale.kind, Atom) and low <= scale.kind.value <= high:
+        shares[min(int((scale.kind.value - low) / scale.step), n - 1), -1] = 1
     return shares

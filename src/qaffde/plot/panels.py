@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from qaffde.estimators.columns import Column, resolve_columns
-from qaffde.kinds import Atom
-from qaffde.plot.cells import Array, Scale, axis_ends, kinds_of, scale_of
+from qaffde.kinds import Atom, Category, Integer
+from qaffde.plot.cells import Array, Scale, axis_ends, kinds_of
 from qaffde.streams.names import column_names, names_in
 
 VIEW_TAIL, VIEW_MARGIN = 0.002, 0.08
@@ -104,12 +104,13 @@ def find_scales(
     rows = draws_of(model, random_state) if rows is None else rows
     names, kinds, found = column_names(model), kinds_of(model), []
     for j in columns:
-        kind = kinds[j]
-        scale = scale_of(names[j], kind, axis_ends(kind, rows[:, j], VIEW_TAIL, VIEW_MARGIN), n)
+        kind, atom = kinds[j], None
+        low, high = axis_ends(kind, rows[:, j], VIEW_TAIL, VIEW_MARGIN)
+        counted = isinstance(kind, Integer | Category)
+        edges = np.arange(low, high + 0.5) if counted else np.linspace(low, high, n + 1)
         if isinstance(kind, Atom):
-            share = marginal_of(model, [j]).probability({0: kind.value})
-            scale = replace(scale, atom=share)
-        found.append(scale)
+            atom = marginal_of(model, [j]).probability({0: kind.value})
+        found.append(Scale(names[j], kind, edges, atom))
     return found
 
 

@@ -58,7 +58,13 @@ class TableChunks(Chunks):
         self.names = self.columns if table.named else None
         self.n_columns, self.n_rows = len(columns), table.n_rows
         self.n_read = self.n_kept = self.n_missing = 0  # rows and values in the last pass
-        _reject_words(table, self.weights + ([] if schema else self.columns))
+        numbers = {*table.numeric}
+        wanted = self.weights if schema else [*self.weights, *self.columns]
+        words = [name for name in wanted if name not in numbers]
+        if words:
+            hint = f"columns={','.join(table.numeric[:12])}" if table.numeric else "other data"
+            plural = "column is" if len(words) == 1 else "columns are"
+            raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
 
     def frame(self, X: Array) -> Any:
         """Rows that were read as a table, if they have names and are ones that it can have."""
@@ -152,15 +158,6 @@ def pick_columns(
     if not chosen:
         raise DataError(f"{label} has no column but that of the weights")
     return chosen, weight
-
-
-def _reject_words(table: Table, columns: Sequence[str]) -> None:
-    numbers = {*table.numeric}
-    words = [name for name in columns if name not in numbers]
-    if words:
-        hint = f"columns={','.join(table.numeric[:12])}" if numbers else "other data"
-        plural = "column is" if len(words) == 1 else "columns are"
-        raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
 
 
 LARGE = 1 << 24
