@@ -12,17 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qaffde.schema import Schema
-from qaffde.streams import files
-from qaffde.streams.blocks import (
-    Array,
-    Block,
-    Chunks,
-    Part,
-    Progress,
-    as_part,
-    block_size,
-    checked,
-)
+from qaffde.streams import blocks, files
+from qaffde.streams.blocks import Array, Block, Chunks, Part, Progress
 from qaffde.streams.names import find_columns, framed, names_of
 from qaffde.streams.schemas import encode_batch
 from qaffde.streams.table import DataError, Table, import_pyarrow
@@ -91,7 +82,7 @@ class TableChunks(Chunks):
                     "missing=drop, missing=impute or missing=keep"
                 )
             weight = np.where(gaps[:, d:], 0, values[:, d:]).ravel()
-            checked(values[:, :d], weight, first, self.columns, f"{label}: ", gaps=True)
+            blocks.checked(values[:, :d], weight, first, self.columns, f"{label}: ", gaps=True)
             keep = ~np.any(gaps if self.missing == "drop" else gaps[:, d:], axis=1)
             rows = np.ascontiguousarray(values[keep, :d])
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
@@ -286,7 +277,7 @@ class ArrayChunks(Chunks):
 
     def read(self) -> Iterator[Part]:
         """Blocks of rows."""
-        for parts in files.blocks_of([self.X, self.weight], block_size(self.n_columns)):
+        for parts in files.blocks_of([self.X, self.weight], blocks.block_size(self.n_columns)):
             rows, weight = (np.array(part, dtype=np.float64, order="C") for part in parts)
             yield rows, weight
 
@@ -334,4 +325,4 @@ def _part(chunk: Any, number: int) -> tuple[Array, Array, list[str] | None]:
         chunk, weight = chunk
     if type(chunk).__module__.startswith("pyarrow."):
         chunk = chunk.to_pandas()
-    return *as_part(chunk, weight, f"chunk {number}"), names_of(chunk)
+    return *blocks.as_part(chunk, weight, f"chunk {number}"), names_of(chunk)

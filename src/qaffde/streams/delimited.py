@@ -8,14 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qaffde.streams.table import (
-    DataError,
-    Table,
-    clear_errors,
-    import_pyarrow,
-    made_names,
-    shortened,
-)
+from qaffde.extras import one_line
+from qaffde.streams.table import DataError, Table, clear_errors, import_pyarrow, made_names
 
 BLOCK_BYTES = 1 << 22
 LOOKED_AT, LOOKED_AT_LINES, LOOKED_AT_RECORDS = 1 << 18, 20, 200
@@ -37,7 +31,7 @@ def open_text(
     import pyarrow.csv as text
 
     kind = "text with delimiters"
-    with clear_errors(label, kind, csv.Error):
+    with clear_errors(label, kind):
         with pa.input_stream(str(path), compression="detect") as stream:
             start = read_lines(stream, label)
         n_blank, delimiter, records = take_look(start, label, delimiter)
@@ -81,7 +75,7 @@ def _explained(error: ValueError, label: str, names: Sequence[str], n_blank: int
     column, row, value = found.groups()
     where = "" if row is None else f" in line {int(row) + n_blank}"
     return DataError(
-        f"{label}: column {names[int(column)]!r} has {shortened(value, 60)!r}{where}, which is "
+        f"{label}: column {names[int(column)]!r} has {one_line(value, 60)!r}{where}, which is "
         "not a number; correct it, or leave the column out with columns="
     )
 

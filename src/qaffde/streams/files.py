@@ -4,10 +4,8 @@ import mmap
 import os
 import shutil
 import tempfile
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,6 @@ MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
-HEADER_ERRORS = (SyntaxError, tokenize.TokenError, RecursionError, EOFError, OverflowError)
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
 def open_table(
@@ -197,7 +193,7 @@ def open_npz(path: Path, label: str) -> Table:
     Members are unpacked onto the disk, so that they need not fit into memory.
     """
     arrays = {}
-    with clear_errors(label, "NPZ", *ZIP_ERRORS), zipfile.ZipFile(path) as archive:
+    with clear_errors(label, "NPZ"), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if len(members) > 10_000:
             raise DataError(f"{label} has {len(members)} arrays, which is too many")
@@ -224,7 +220,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, label: str) -> 
 
 
 def _mapped(path: Path, label: str) -> NDArray[Any]:
-    with clear_errors(label, "NPY", *HEADER_ERRORS), warnings.catch_warnings():
+    with clear_errors(label, "NPY"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's of headers that Python 2 wrote
         array = npy.open_memmap(path, mode="r")
     if array.ndim not in (1, 2):

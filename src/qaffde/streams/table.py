@@ -76,15 +76,13 @@ def made_names(n: int) -> list[str]:
 
 
 @contextmanager
-def clear_errors(label: str, kind: str, *more: type[Exception]) -> Iterator[None]:
+def clear_errors(label: str, kind: str) -> Iterator[None]:
     """Turn whatever a reader of a format raises on broken content into one line."""
-    usual = (OSError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError)
     try:
         yield
-    except DataError:
-        raise
-    except usual + more as error:
-        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+    except Exception as error:
+        is_told = isinstance(error, OSError) and None not in (error.errno, error.filename)
+        if is_told or isinstance(error, DataError):
             raise
         raise DataError(f"{label} cannot be read as {kind}: {shortened(error)}") from None
 
