@@ -241,9 +241,8 @@ class Explorer:
         """Density of some columns, ready for grids; the latest ones are kept."""
         if columns not in self._slices:
             self._slices[columns] = Slices(self.density.marginal(columns))
-            while len(self._slices) > 4 and MAX_BYTES < sum(
-                s.nbytes for s in self._slices.values()
-            ):
+            kept = self._slices.values()
+            while len(kept) > 4 and sum(each.nbytes for each in kept) > MAX_BYTES:
                 self._slices.popitem(last=False)
         self._slices.move_to_end(columns)
         return self._slices[columns]

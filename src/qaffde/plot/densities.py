@@ -19,7 +19,6 @@ from qaffde.plot.panels import (
     marginal_of,
     numbers_of,
     shown_rows,
-    spread,
 )
 from qaffde.plot.style import COLORS, DATA, DENSITY, caption, label, percent
 from qaffde.streams.names import column_names
@@ -133,10 +132,9 @@ class CurvePanel(GridPanel):
             for (name, inside), alpha in zip(regions, alphas, strict=True):
                 style = {"color": DENSITY, "alpha": alpha, "lw": 0}
                 ax.fill_between(scale.points, self.density, where=inside, label=name, **style)
-            if not regions:
-                ax.fill_between(*marks.closed(scale, self.density), color=DENSITY, alpha=0.2, lw=0)
-            marks.draw_line(ax, scale, self.density, color=DENSITY, lw=2 if regions else 1.6)
-            marks.label_spikes(ax, scale, self.density, top)
+            shade, width = (0.0, 2.0) if regions else (0.2, 1.6)
+            look: dict[str, Any] = {"color": DENSITY, "lw": width}
+            marks.draw_curve(ax, scale, self.density, top, shade=shade, **look)
         ax.set(xlim=scale.ends, ylim=(0, top))
         marks.set_axis(ax.xaxis, scale)
         marks.draw_atom(ax, scale)
@@ -153,8 +151,7 @@ class ContourPanel(GridPanel):
         """Draw colors on a square-root scale, which shows faint parts, lines and dots."""
         image = self.draw_plane(ax, 1.1)
         if self.rows is not None:
-            dots = spread(self.rows, self.scales)
-            ax.scatter(*dots.T, s=3, lw=0, color="white", alpha=0.55)
+            marks.draw_dots(ax, self.rows, self.scales, s=3, color="white", alpha=0.55)
         ax.set(xlabel=self.names[0], ylabel=self.names[1])
         extend = "max" if self.density.max() > image.norm.vmax else "neither"
         name = "density (square-root scale)"
@@ -299,8 +296,7 @@ class PairsPanel(Panel):
             ax.set_axis_off()
             return
         scales = [self.curves[k].scales[0] for k in (j, i)]
-        dots = spread(self.dots[:, [j, i]], scales)
-        ax.scatter(*dots.T, s=2, lw=0, color=DATA, alpha=0.35)
+        marks.draw_dots(ax, self.dots[:, [j, i]], scales, s=2, color=DATA, alpha=0.35)
         ax.set(xlim=scales[0].ends, ylim=scales[1].ends)
 
     def _label(self, ax: Any, i: int, j: int) -> None:
@@ -366,10 +362,8 @@ class SlicesPanel(Panel):
         top = 1.08 * marks.ceiling(self.densities)
         curves = zip(self.densities, self.labels, colors, strict=True)
         for k, (density, name, color) in enumerate(curves):
-            marks.draw_line(ax, scale, density, color=color, label=name)
-            if not scale.is_counted:
-                ax.fill_between(*marks.closed(scale, density), color=color, alpha=0.08, lw=0)
-                marks.label_spikes(ax, scale, density, top, row=k)
+            look: dict[str, Any] = {"color": color, "label": name, "lw": 2}
+            marks.draw_curve(ax, scale, density, top, shade=0.08, row=k, **look)
         height = "probability" if scale.is_counted else "density"
         ax.set(xlabel=scale.name, ylabel=f"{height} given {self.given}")
         ax.set(xlim=scale.ends, ylim=(0, top))

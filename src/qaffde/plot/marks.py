@@ -47,10 +47,17 @@ def draw_counted(
             ax.plot(x, y, "o", ms=3.5, mew=0, **look)
 
 
-def draw_line(ax: Any, scale: Scale, density: Array, **look: Any) -> None:
-    """A curve, of a circle closed at its end, or dots of values that are counted."""
-    style = {"marker": "o", "ms": 3.5, "ls": ":"} if scale.is_counted else {}
-    ax.plot(*closed(scale, density), **{"lw": 2, **look, **style})
+def draw_curve(
+    ax: Any, scale: Scale, density: Array, top: float, *, shade: float, row: int = 0, **look: Any
+) -> None:
+    """A curve with a shade below it and its spikes beyond a height labeled; dots if counted."""
+    x, y = closed(scale, density)
+    if scale.is_counted:
+        ax.plot(x, y, marker="o", ms=3.5, ls=":", **look)
+        return
+    ax.plot(x, y, **look)
+    ax.fill_between(x, y, color=look["color"], alpha=shade, lw=0)
+    label_spikes(ax, scale, density, top, row)
 
 
 def closed(scale: Scale, density: Array) -> tuple[Array, Array]:
@@ -88,7 +95,7 @@ def ceiling(density: Array) -> float:
     return float(1.25 * usual if few and values[-1] > HIGH * usual else values[-1])
 
 
-def label_spikes(ax: Any, scale: Scale, density: Array, top: float, row: int = 0) -> None:
+def label_spikes(ax: Any, scale: Scale, density: Array, top: float, row: int) -> None:
     """Say how much mass the largest spikes hold that are cut off, from a row of text on."""
     x, across = scale.points, ax.get_xaxis_transform()
     runs = np.flatnonzero(np.diff(density > top, prepend=False, append=False)).reshape(-1, 2)
@@ -97,3 +104,10 @@ def label_spikes(ax: Any, scale: Scale, density: Array, top: float, row: int = 0
         at, row = x[slice(*runs[k])].mean(), row + 1
         place, text = (at, 1 - 0.07 * row), f"{percent(masses[k])} here"
         label(ax, text, place, left=at > x.mean(), xycoords=across)
+
+
+def draw_dots(ax: Any, rows: Array, scales: Sequence[Scale], **look: Any) -> None:
+    """Rows (m, 2) as dots, spread within the cells of values that are counted to be seen."""
+    counted = np.array([scale.is_counted for scale in scales])
+    shift = np.random.default_rng(0).uniform(-0.3, 0.3, rows.shape)
+    ax.scatter(*(rows + np.where(counted, shift, 0.0)).T, lw=0, **look)

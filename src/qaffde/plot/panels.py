@@ -90,13 +90,6 @@ def shown_rows(rows: Array, random_state: int) -> Array:
     return rows if few else rows[rng.choice(len(rows), MAX_SHOWN, replace=False)]
 
 
-def spread(rows: Array, scales: Sequence[Scale]) -> Array:
-    """Rows (m, d), spread within the cells of values that are counted, so that all are seen."""
-    counted = np.array([scale.is_counted for scale in scales])
-    shift = np.random.default_rng(0).uniform(-0.3, 0.3, rows.shape)
-    return np.asarray(rows + np.where(counted, shift, 0.0))
-
-
 def find_scales(
     model: Any, columns: Sequence[int], rows: Array | None, n: int, random_state: int
 ) -> list[Scale]:
