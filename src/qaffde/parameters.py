@@ -284,6 +284,7 @@ DOUBLE = ComputeConfig()
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 
 def foreign_settings() -> list[AbstractContextManager[Any]]:
@@ -380,10 +381,11 @@ def with_own_settings(function: Function) -> Function:
     return guarded  # type: ignore[return-value]
 
 
-def guard(cls: type[Any]) -> None:
+def guard(cls: Class) -> Class:
     """Let all public methods of a class run :func:`with_own_settings`."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, classmethod) and not name.startswith("_"):
             setattr(cls, name, classmethod(with_own_settings(method.__func__)))
         elif isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, with_own_settings(method))
+    return cls

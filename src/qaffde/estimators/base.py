@@ -1,8 +1,8 @@
-"""Base class of the density estimators: validation, scoring and files."""
+"""Base classes of the density estimators: validation and scoring, plans."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 from torch import Generator, Tensor
 
 from qaffde.frames import as_frame
-from qaffde.nn import Density, StandardizedDensity
+from qaffde.nn import Density
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.parameters import (
     DOUBLE,
@@ -74,7 +74,7 @@ CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": Com
 SPECIFIED = [field.name for field in fields(ModelSpec)]
 
 
-def check_configs(model: BaseEstimator) -> dict[str, Any]:
+def check_configs(model: Any) -> dict[str, Any]:
     """Parameters of an estimator, once its configurations and time limit are checked."""
     given = model.get_params(deep=False)
     for name in CONFIGS.keys() & given.keys():
@@ -83,48 +83,11 @@ def check_configs(model: BaseEstimator) -> dict[str, Any]:
     return dict(given)
 
 
-def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+def spec_of(model: Any, **fixed: Any) -> ModelSpec:
     """Specification of an estimator's parameters and of those that it fixes, checked."""
     given = check_configs(model)
     own = {name: given[name] for name in SPECIFIED if name in given}
     return ModelSpec(**{**own, **fixed})
-
-
-def takes_tables(model: Any) -> bool:
-    """Whether the parameters of an estimator leave kinds of columns, and gaps, to a mixture."""
-    try:
-        spec_of(model).check_mixture()
-    except ValueError:
-        return False
-    return True
-
-
-def kinds_of(model: Any) -> Any:
-    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
-    is_auto = isinstance(model.columns, str) and model.columns == "auto"
-    return None if is_auto and not takes_tables(model) else model.columns
-
-
-def given_plan(model: Any, source: Source, method: str) -> Plan | None:
-    """The plan that an estimator was given, if it is one of this method for these columns."""
-    if model.plan is None:
-        return None
-    return check_plan(model.plan, method, source.n_columns, source.schema)
-
-
-def selected_plan(
-    model: Any, summary: Summary, spec: ModelSpec, seed: int, run: Run | None
-) -> Plan:
-    """Plan that is selected with the parameters of an estimator."""
-    return select(
-        summary,
-        spec,
-        policy=model.policy,
-        compute=model.compute or DOUBLE,
-        seed=seed,
-        names=getattr(model, "feature_names_in_", None),
-        run=run,
-    )
 
 
 def training_of(model: Any) -> TrainingConfig:
@@ -137,6 +100,40 @@ def training_of(model: Any) -> TrainingConfig:
             "set random_state to a number"
         )
     return config
+
+
+def read_numbers(
+    model: Any,
+    X: Any,
+    schema: Schema | None,
+    *,
+    reset: bool = False,
+    check: bool = False,
+    ensure_all_finite: bool | str = True,
+    minimum: int = 1,
+) -> Array:
+    """Rows of shape (n, d) as numbers, at least `minimum`; a `schema` encodes those of a table.
+
+    Their columns must be those of the fit or, to `reset`, are from now on. To `check` is to reject
+    values that the schema does not have.
+    """
+    how: Any = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
+    how["ensure_all_finite"] = ensure_all_finite
+    if schema is None:
+        return validate_data(model, X, reset=reset, **how)
+    validate_data(model, X, reset=reset, skip_check_array=True)
+    rows = schema.encode(X)
+    if check:
+        schema.check(rows)
+    return check_array(rows, input_name="X", **how)
+
+
+def read_weight(sample_weight: ArrayLike | None, rows: ArrayLike) -> Array:
+    """Weights of shape (n,), ones by default."""
+    how: Any = {"dtype": np.float64, "ensure_non_negative": True}
+    weight = _check_sample_weight(sample_weight, rows, **how)
+    check_sum(weight)
+    return weight
 
 
 def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
@@ -155,6 +152,7 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
     return log_p.double().cpu().numpy()
 
 
+@guard
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator with a fitted torch density behind a scikit-learn interface.
 
@@ -200,11 +198,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _numbers(self, X: Any, *, ensure_all_finite: bool | str = True) -> Array:
         """Rows of shape (n, d) as numbers, once their columns are known to be those of the fit."""
-        how = {"dtype": np.float64, "order": "C", "ensure_all_finite": ensure_all_finite}
-        if self.schema_ is None:
-            return cast("Array", validate_data(self, X, reset=False, **how))
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return cast("Array", check_array(self.schema_.encode(X), input_name="X", **how))
+        return read_numbers(self, X, self.schema_, ensure_all_finite=ensure_all_finite)
 
     def _table(self, rows: Array) -> Any:
         """Numbers of shape (n, d) as a table like that of the fit."""
@@ -269,7 +263,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _draw(self, n: int, generator: Generator) -> Tensor:
         """Draws of shape (n, d), in the units of the data."""
-        return draw(cast("StandardizedDensity", self.density_), n, generator)
+        outer: Any = self.density_
+        return outer.location + outer.scale * outer.density.sample(n, generator)
 
     def _validated(
         self,
@@ -285,21 +280,13 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         left. Their columns are those of the fit from now on, or unless `reset` must be those of
         the fit so far.
         """
-        how = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
         gaps_fit = reset or self.plan_.schema is not None
-        how["ensure_all_finite"] = self.ensure_all_finite if gaps_fit else True
-        schema, rows = self._schema(X) if reset else self.schema_, cast("Any", None)
-        if schema is None:
-            rows = validate_data(self, X, reset=reset, **how)
-        else:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            numbers = schema.encode(X)
-            schema.check(numbers)
-            rows = check_array(numbers, input_name="X", **how)
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
+        finite = self.ensure_all_finite if gaps_fit else True
+        schema = self._schema(X) if reset else self.schema_
+        rows = read_numbers(
+            self, X, schema, reset=reset, check=True, ensure_all_finite=finite, minimum=minimum
         )
-        check_sum(weight)
+        weight = read_weight(sample_weight, rows)
         gaps = np.isnan(rows)
         kept = (weight > 0) & ~gaps.all(1)
         if gaps.any() and schema is None:
@@ -354,21 +341,70 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return MemorySource(rows, weight, schema=schema)
         declare_columns(self, X.n_columns, X.names, reset=reset)
         if X.schema is None:
-            X.schema = self._real_schema(X)
+            names = range(X.n_columns) if X.names is None else X.names
+            X.schema = Schema.of_reals(self._kinds(), list(names))
         if reset:
             self.schema_ = None
         return X
 
-    def _real_schema(self, source: Source) -> Schema | None:
-        """Known ends of the columns of a source, all of which are real."""
-        names = range(source.n_columns) if source.names is None else source.names
-        return Schema.of_reals(self._kinds(), list(names))
 
+@dataclass(eq=False, repr=False)
+class PlanMixin:
+    """Parameters of the density estimators that select a plan, and what the plan says."""
 
-guard(DensityEstimator)
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    transformation: Any = "auto"
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
+    plan_: Plan = field(init=False)
 
+    @property
+    def bandwidth_(self) -> Array:
+        """Bandwidth of shape (d,), in the units of the data, of mapped columns or of the code."""
+        return cast("Array", (self.plan_.bandwidth * self.plan_.scale).numpy())
 
-def draw(density: StandardizedDensity, n: int, generator: Generator) -> Tensor:
-    """Draws of shape (n, d), in the units of the data, where the density inside has draws."""
-    z: Tensor = density.density.sample(n, generator)  # type: ignore[operator]
-    return density.location + density.scale * z
+    @property
+    def base_measure_(self) -> str:
+        """Name of the base measure."""
+        return self.plan_.base_measure
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = self._takes_tables()
+        return tags
+
+    def _takes_tables(self) -> bool:
+        """Whether the parameters leave kinds of columns, and gaps, to a mixture."""
+        try:
+            spec_of(self).check_mixture()
+        except ValueError:
+            return False
+        return True
+
+    def _kinds(self) -> Any:
+        """Kinds that were asked for; all are real where the parameters ask for features."""
+        is_auto = isinstance(self.columns, str) and self.columns == "auto"
+        return None if is_auto and not self._takes_tables() else self.columns
+
+    def _given_plan(self, source: Source, method: str) -> Plan | None:
+        """The plan that was given, if it is one of this method for these columns."""
+        if self.plan is None:
+            return None
+        return check_plan(self.plan, method, source.n_columns, source.schema)
+
+    def _selected_plan(
+        self, summary: Summary, spec: ModelSpec, seed: int, run: Run | None
+    ) -> Plan:
+        compute, names = self.compute or DOUBLE, getattr(self, "feature_names_in_", None)
+        more: Any = {"compute": compute, "seed": seed, "names": names, "run": run}
+        return select(summary, spec, policy=self.policy, **more)

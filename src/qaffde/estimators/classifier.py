@@ -11,10 +11,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing, log_density, spec_of, training_of
+from qaffde.estimators.base import (
+    Array,
+    all_or_nothing,
+    log_density,
+    read_weight,
+    spec_of,
+    training_of,
+)
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
@@ -331,9 +338,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2 if reset else 1, reset=reset
         )
         check_classification_targets(labels)
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = read_weight(sample_weight, rows)
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
         check_sum(weight)

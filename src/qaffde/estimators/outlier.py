@@ -9,12 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import Array, DensityEstimator, all_or_nothing, kinds_of
+from qaffde.estimators.base import (
+    Array,
+    DensityEstimator,
+    all_or_nothing,
+    read_numbers,
+    read_weight,
+)
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.regions import weighted_quantile
 from qaffde.frames import as_frame
 from qaffde.kinds import Category
@@ -99,10 +104,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         share = _check_contamination(self.contamination)
         new = QAFFDE(random_state=self.random_state) if self.estimator is None else self.estimator
         self.schema_ = _table_schema(X, new)
-        rows = self._rows(X, reset=True, ensure_min_samples=2)
-        weight: Any = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
+        rows = self._rows(X, reset=True, minimum=2)
+        weight = read_weight(sample_weight, rows)
         counted = weight > 0
         distinct, copy_of = np.unique(rows[counted], axis=0, return_inverse=True)
         if len(distinct) < 2:
@@ -115,12 +118,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
         return self
 
-    def _rows(self, X: Any, *, reset: bool = False, **how: Any) -> Any:
+    def _rows(self, X: Any, **how: Any) -> Array:
         """Rows as numbers, codes for categories."""
-        if self.schema_ is None:
-            return validate_data(self, X, dtype=np.float64, order="C", reset=reset, **how)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return self.schema_.encode(X)
+        finite = True if self.schema_ is None else "allow-nan"
+        return read_numbers(self, X, self.schema_, ensure_all_finite=finite, **how)
 
     def _fit_distinct(self, new: DensityEstimator, X: Array, weight: Array, share: float) -> Array:
         """Fit to different rows, and return their scores out of fold."""
@@ -151,8 +152,8 @@ def _table_schema(X: Any, estimator: Any) -> Schema | None:
     """Schema of a data frame with kinds of columns or gaps; None of plain numbers."""
     if as_frame(X) is None or not hasattr(estimator, "columns"):
         return None
-    is_ours = isinstance(estimator, QAFFDE | QAFFDESGD)
-    schema = Schema.infer(X, kinds_of(estimator) if is_ours else estimator.columns)
+    is_ours = isinstance(estimator, DensityEstimator)
+    schema = Schema.infer(X, estimator._kinds() if is_ours else estimator.columns)
     rows = schema.encode(X)
     schema.check(rows)
     return None if schema.is_real and not np.isnan(rows).any() else schema

@@ -14,6 +14,7 @@ from qaffde.nn.onnx import recorded
 from qaffde.parameters import guard
 
 
+@guard
 class FileMixin:
     """Estimator that one file can hold, as :mod:`qaffde.files` writes and reads it.
 
@@ -68,6 +69,3 @@ class FileMixin:
         if state.keys() == {"file"}:
             state = vars(loads(state["file"], type(self)))
         vars(self).update(state)
-
-
-guard(FileMixin)

@@ -2,29 +2,17 @@
 
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import (
-    all_or_nothing,
-    given_plan,
-    kinds_of,
-    selected_plan,
-    spec_of,
-    takes_tables,
-)
+from qaffde.estimators.base import PlanMixin, all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
-from qaffde.parameters import (
-    ComputeConfig,
-    check_inside,
-    check_share,
-    generator_from,
-)
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
+from qaffde.parameters import check_inside, check_share, generator_from
+from qaffde.selection import ModelSpec, Plan, Source
 from qaffde.streams import Chunks
 from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
@@ -34,7 +22,7 @@ MIN_WEIGHT = 1e-290
 
 
 @dataclass(eq=False, repr=False)
-class QAFFDE(BornEstimator):
+class QAFFDE(PlanMixin, BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
     Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
@@ -136,28 +124,10 @@ class QAFFDE(BornEstimator):
     array([-1.8])
     """
 
-    n_features: int | str = "auto"
-    bandwidth: Any = "auto"
-    rank: int | float | str = "auto"
-    features: str = "auto"
-    base_measure: int | str = "auto"
-    columns: Any = "auto"
     _: KW_ONLY
-    transformation: str | None = "auto"
     measurement: str = "square_root"
-    plan: Plan | None = None
     warm_start: bool = False
-    time_limit: float | None = None
-    verbose: bool = False
-    policy: SelectionPolicy | None = None
-    compute: ComputeConfig | None = None
-    random_state: Any = None
     _density: Density | None = field(init=False)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_tables(self)
-        return tags
 
     @all_or_nothing
     def fit(
@@ -280,10 +250,6 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
-    def _kinds(self) -> Any:
-        """Kinds of columns that were asked for."""
-        return kinds_of(self)
-
     @property
     def density_(self) -> Density:  # type: ignore[override]
         """The density, a torch module; read from ρ when first asked for after an update."""
@@ -297,23 +263,13 @@ class QAFFDE(BornEstimator):
         return find_born(self.density_).rank if self.plan_.schema is None else 1
 
     @property
-    def bandwidth_(self) -> Any:
-        """Kernel bandwidth of shape (d,), in the units of the data or of mapped columns."""
-        return (self.plan_.bandwidth * self.plan_.scale).numpy()
-
-    @property
-    def base_measure_(self) -> str:
-        """Name of the base measure."""
-        return self.plan_.base_measure
-
-    @property
     def n_fourier_features_(self) -> int:
         """Number of Fourier features; the constant one of a table."""
         return self.plan_.features.n_features
 
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
-        if (given := given_plan(self, source, "closed_form")) is not None:
+        if (given := self._given_plan(source, "closed_form")) is not None:
             return given
         seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
         asked = self.verbose or self.time_limit is not None
@@ -322,7 +278,7 @@ class QAFFDE(BornEstimator):
         summary = source.summarize(seed, check, brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
-        return selected_plan(self, summary, spec, seed, run)
+        return self._selected_plan(summary, spec, seed, run)
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
         """Take over a plan, the sums of all rows on it, and the density where it was read already.

@@ -13,17 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import (
-    Array,
-    all_or_nothing,
-    check_configs,
-    given_plan,
-    kinds_of,
-    selected_plan,
-    spec_of,
-    takes_tables,
-    training_of,
-)
+from qaffde.estimators.base import PlanMixin, all_or_nothing, check_configs, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import (
     BornDensity,
@@ -35,12 +25,8 @@ from qaffde.nn import (
     encode,
     expand,
 )
-from qaffde.parameters import (
-    ComputeConfig,
-    check_inside,
-    generator_from,
-)
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
+from qaffde.parameters import check_inside, generator_from
+from qaffde.selection import ModelSpec, Plan, Source
 from qaffde.selection.solver import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
@@ -63,7 +49,7 @@ class _Refused:
 
 
 @dataclass(eq=False, repr=False)
-class QAFFDESGD(BornEstimator):
+class QAFFDESGD(PlanMixin, BornEstimator):
     r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
 
     The density is that of :class:`QAFFDE`,
@@ -155,27 +141,9 @@ class QAFFDESGD(BornEstimator):
 
     partial_fit = merge = forget = _Refused()
 
-    n_features: int | str = "auto"
-    bandwidth: Any = "auto"
-    rank: int | float | str = "auto"
-    features: str = "auto"
-    base_measure: int | str = "auto"
-    columns: Any = "auto"
     _: KW_ONLY
-    transformation: Any = "auto"
     ridge: float | str = "auto"
-    plan: Plan | None = None
-    time_limit: float | None = None
-    verbose: bool = False
     training: TrainingConfig | None = None
-    policy: SelectionPolicy | None = None
-    compute: ComputeConfig | None = None
-    random_state: Any = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_tables(self)
-        return tags
 
     @all_or_nothing
     def fit(
@@ -209,8 +177,8 @@ class QAFFDESGD(BornEstimator):
         codes = values if encoder is None else _encode_rows(encoder, values)
         memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
         summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
-        given = given_plan(self, source, spec.method)
-        plan = given or peers.first(lambda: selected_plan(self, summary, spec, seed, run))
+        given = self._given_plan(source, spec.method)
+        plan = given or peers.first(lambda: self._selected_plan(summary, spec, seed, run))
         if plan.schema is not None:
             sums = memory.total(partial(plan.sums, self._compute()))
             return self._restore(plan, plan.read(sums), [], 1)
@@ -239,17 +207,6 @@ class QAFFDESGD(BornEstimator):
         return self
 
     @property
-    def bandwidth_(self) -> Array:
-        """Bandwidth of the frequencies, of shape (d,), in the units of the data or code."""
-        bandwidth: Array = (self.plan_.bandwidth * self.plan_.scale).numpy()
-        return bandwidth
-
-    @property
-    def base_measure_(self) -> str:
-        """Name of the base measure."""
-        return self.plan_.base_measure
-
-    @property
     def ridge_(self) -> float:
         """Share of the largest eigenvalue of G that was added to all."""
         return self.plan_.ridge
@@ -262,7 +219,7 @@ class QAFFDESGD(BornEstimator):
 
     def _kinds(self) -> Any:
         """Kinds that were asked for; in front of a map of whole rows all columns are real."""
-        return None if self._is_encoded() else kinds_of(self)
+        return None if self._is_encoded() else super()._kinds()
 
     def _spec(self, source: Source) -> ModelSpec:
         _check_transformation(self.transformation)

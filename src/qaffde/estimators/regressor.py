@@ -6,29 +6,23 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from qaffde.estimators.base import all_or_nothing, check_configs
+from qaffde.estimators.base import Array, all_or_nothing, check_configs, read_numbers, read_weight
 from qaffde.estimators.persistence import FileMixin
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target
-from qaffde.parameters import Seed, check_count, check_share, check_sum, generator_from
+from qaffde.parameters import Seed, check_count, check_share, generator_from
 from qaffde.schema import Schema
 from qaffde.training import TrainingConfig
 from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
-Array = NDArray[np.float64]
 BLOCK = 512
 """Rows whose densities are computed at once."""
 N_LEVELS = 100
@@ -277,30 +271,24 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         self.schema_ = None
         if as_frame(X) is not None or self.columns not in ("auto", None):
             self.schema_ = Schema.infer(X, self.columns)
-        rows, outputs = self._numbers(X, reset=True), _outputs(y)
+        rows, outputs = self._numbers(X, reset=True, minimum=2), _outputs(y)
         self.is_single_ = np.ndim(np.asarray(y)) == 1
         if len(rows) != len(outputs):
             raise ValueError(f"X has {len(rows)} rows, but y {len(outputs)}")
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
-        check_sum(weight)
-        kept = torch.from_numpy(weight > 0)
+        weight = torch.tensor(read_weight(sample_weight, rows))
+        kept = weight > 0
         if kept.sum() < 2:
             raise ValueError("fewer than two rows have a positive sample_weight")
-        return torch.tensor(rows)[kept], outputs[kept], torch.tensor(weight)[kept]
+        return rows[kept], outputs[kept], weight[kept]
 
-    def _numbers(self, X: Any, *, reset: bool) -> Array:
-        how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        how["ensure_min_samples"] = 2 if reset else 1
-        if self.schema_ is None:
-            return validate_data(self, X, reset=reset, **how)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return check_array(self.schema_.encode(X), input_name="X", **how)
+    def _numbers(self, X: Any, **how: Any) -> Tensor:
+        return torch.tensor(
+            read_numbers(self, X, self.schema_, ensure_all_finite="allow-nan", **how)
+        )
 
     def _inputs(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return self.inputs_(torch.tensor(self._numbers(X, reset=False)))
+        return self.inputs_(self._numbers(X))
 
     def _targets(self, outputs: Tensor) -> list[Kind]:
         """Kinds of the outputs, once these are known to have them."""

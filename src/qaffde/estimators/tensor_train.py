@@ -1,8 +1,8 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -33,6 +33,7 @@ MAX_CELLS, CELL_ROWS = 150, 50
 """Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDETensorTrain(BornEstimator):
     r"""Density of many columns by the Born rule of a tensor train (matrix-product state).
 
@@ -96,30 +97,17 @@ class QAFFDETensorTrain(BornEstimator):
     array([0.8])
     """
 
-    default_training: ClassVar = TensorTrainConfig()
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bond: int | str = "auto",
-        rank: int | str = "auto",
-        columns: Any = "auto",
-        *,
-        training: TensorTrainConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        policy: SelectionPolicy | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bond = bond
-        self.rank = rank
-        self.columns = columns
-        self.training = training
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.policy = policy
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bond: int | str = "auto"
+    rank: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    training: TensorTrainConfig | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    random_state: Any = None
+    default_training = TensorTrainConfig()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
