@@ -29,10 +29,7 @@ from qaffde.schema import Schema
 
 
 class BornEstimator(FileMixin, DensityEstimator):
-    """Density estimator with the exact calculus of sums of trigonometric terms.
-
-    Every operation needs a finite base measure: box, Gaussian or mixture.
-    """
+    """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"
 
@@ -49,10 +46,6 @@ class BornEstimator(FileMixin, DensityEstimator):
         ----------
         columns : iterable of int or str
             Numbers or names.
-
-        Returns
-        -------
-        DerivedDensity
         """
         density = self._mixture()
         keep = resolve_columns(columns, density.n_dims, self._names())
@@ -72,49 +65,41 @@ class BornEstimator(FileMixin, DensityEstimator):
         Returns
         -------
         DerivedDensity, or a list of m of them where values are arrays
-            They share their matrices: many conditions need little memory. To score or fill many
-            rows, each under its own condition, :meth:`conditional_score_samples` and
-            :meth:`impute` are faster.
+            To score or fill many rows, each under its own condition,
+            :meth:`conditional_score_samples` and :meth:`impute` are faster.
         """
         density = self._mixture()
-        columns, given, many = resolve_condition(
-            values, density.n_dims, self._names(), self.schema_
-        )
-        rest = [c for c in range(density.n_dims) if c not in columns]
-        conditionals = (density.condition(columns, row) for row in torch.as_tensor(given))
-        found = [self._derived(conditional, rest) for conditional in conditionals]
+        n, names = density.n_dims, self._names()
+        columns, given, many = resolve_condition(values, n, names, self.schema_)
+        rest = [c for c in range(n) if c not in columns]
+        rows = torch.as_tensor(given)
+        found = [self._derived(density.condition(columns, row), rest) for row in rows]
         return found if many else found[0]
 
     def conditional_score_samples(self, X: ArrayLike, given: Iterable[Column]) -> Array:
-        """Log-density of each row's other columns, given that row's values of some columns.
+        """Log-density (n,) of each row's other columns, given that row's values of some columns.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         given : iterable of int or str
             Columns to condition on.
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         rows = self._rows(X)
         columns = resolve_columns(given, rows.shape[1], self._names())
         if len(columns) == rows.shape[1]:
             raise ValueError("every column is given: no column is left to have a density")
         order = [*columns, *(c for c in range(rows.shape[1]) if c not in columns)]
-        return (
-            self._mixture().reordered(order).log_prob_given(rows[:, order], len(columns)).numpy()
-        )
+        density = self._mixture().reordered(order)
+        return density.log_prob_given(rows[:, order], len(columns)).numpy()
 
     def probability(self, lower: Any, upper: Any = None, *, return_error: bool = False) -> Any:
         """Probability of the box between `lower` and `upper`, or of a region of some columns.
 
-        Columns with two infinite ends are integrated out first. On the others it is a closed form
-        or a quadrature to rounding, exact to 1e-9, where that takes less than about half a
-        second: always in one column, nearly always for a box base and in two columns. Otherwise
-        it is a mean over quasi-random points in the box, which is unbiased, and `return_error`
-        says how close it is.
+        Columns with two infinite ends are integrated out first. On the others it is exact to 1e-9
+        where that takes less than about half a second: always in one column, nearly always for a
+        box base and in two columns. Otherwise it is an unbiased mean over quasi-random points in
+        the box.
 
         Parameters
         ----------
@@ -157,9 +142,8 @@ class BornEstimator(FileMixin, DensityEstimator):
 
         Returns
         -------
-        cdf : ndarray of shape (n,)
-        error : ndarray of shape (n,)
-            As in :meth:`probability`. Only with `return_error`.
+        cdf, error : ndarrays of shape (n,)
+            The error only with `return_error`.
         """
         rows = self._rows(X, ensure_all_finite=False)
         if rows.isnan().any():
@@ -168,16 +152,12 @@ class BornEstimator(FileMixin, DensityEstimator):
         return (value, error) if return_error else value
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles of a density of one column.
+        """Quantiles of a density of one column, of the shape of `q`.
 
         Parameters
         ----------
         q : float or array-like
             Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of the shape of `q`
         """
         density = self._mixture()
         if density.n_dims != 1:
@@ -207,7 +187,6 @@ class BornEstimator(FileMixin, DensityEstimator):
         Returns
         -------
         ndarray of shape (n, d), or a data frame like that of the fit
-            A copy without gaps.
         """
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
@@ -237,10 +216,9 @@ class BornEstimator(FileMixin, DensityEstimator):
     ) -> Any:
         r"""Log-density at the edge of the smallest region of a given mass.
 
-        The quantile of the log-density over draws from the density itself. The mass of the
-        region found is off by about :math:`\sqrt{\alpha(1-\alpha)/n}`: 0.005 at one half, 0.001
-        at 0.99, with the default n. Nothing is drawn from a density of one column: its points are
-        some n even quantiles, and the mass is off by about one over n.
+        The quantile of the log-density over draws from the density itself, or over n even
+        quantiles of a density of one column. The mass of the region found is off by about
+        :math:`\sqrt{\alpha(1-\alpha)/n}`, or one over n.
 
         Parameters
         ----------
@@ -248,10 +226,6 @@ class BornEstimator(FileMixin, DensityEstimator):
             α in (0, 1), one or several.
         n_samples : int, default=10000
         random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        float, or ndarray of the shape of `mass`
         """
         levels = check_mass(mass)
         check_count("n_samples", n_samples)
@@ -278,10 +252,9 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_is_fitted(self)
         try:
             return find_born(self.density_).spectrum()
-        except TypeError:
-            raise ValueError(
-                "the density of a table is a mixture and has no density matrix"
-            ) from None
+        except TypeError as error:
+            wrong = "the density of a table is a mixture and has no density matrix"
+            raise ValueError(wrong) from error
 
     def _mixture(self) -> BornMixture | TableDensity:
         check_is_fitted(self)

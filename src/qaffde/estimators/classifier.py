@@ -79,15 +79,14 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
         random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
     method : {"auto", "generative", "direct", "square_root", "pretty_good", "coherent", "gradient"}
-        "auto", the default, maximizes the likelihood of the classes of held-out rows over the
-        closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
-        the rows themselves, which gives better densities. Closed forms are sums over rows and
-        differ in how density matrices are read, see ``qaffde.training.classes``; "direct"
-        is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
+        "auto" maximizes the likelihood of the classes of held-out rows over the closed forms
+        "square_root", "pretty_good" and "coherent", see ``qaffde.training.classes``; "generative"
+        maximizes that of the rows themselves, which gives better densities. "direct" is the
+        paper's QAFFDE, "gradient" its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
-        as many components as hold 95 % of the variance and at most 50. What they leave out is
-        normal noise of one variance in the densities, the same for all classes.
+        as many components as hold 95 % of the variance and at most 50. The rest is normal noise
+        in the densities, the same for all classes.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
         together with them by gradient descent. Rows are reshaped to its `image_shape`, if
@@ -102,7 +101,6 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         `method` and `n_components` are not used.
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
-        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
@@ -227,9 +225,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log-probability of each class for each row, of shape (n, C)."""
-        log_density = self.log_density(X)
         with np.errstate(divide="ignore"):
-            return log_softmax(log_density + np.log(self.class_prior_), axis=1)
+            return log_softmax(self.log_density(X) + np.log(self.class_prior_), axis=1)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class for each row, of shape (n, C)."""
@@ -237,8 +234,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable class of each row, of shape (n,)."""
-        best = self.predict_log_proba(X).argmax(1)
-        return self.classes_[best]
+        return self.classes_[self.predict_log_proba(X).argmax(1)]
 
     def restore(
         self,
@@ -248,10 +244,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         density: Density | None = None,
         history: list[History] | None = None,
     ) -> Self:
-        """Take over the state of a fit to `classes_`, as updates and files do.
-
-        A `density` that is not given is read from the `sums` when it is asked for.
-        """
+        """Take over the state of a fit; a `density` that is missing is read from the `sums`."""
         self.plan_, self.class_prior_, self.sums_ = plan, prior, sums
         self._density, self.history_ = density, history or []
         self.n_components_ = plan.features.n_dims
@@ -288,20 +281,17 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     def _config(self) -> TrainingConfig:
         """Training settings, checked with all that goes with them."""
         config = training_of(self)
-        asked = {
-            "encoder": self.encoder is not None,
-            "learn_features": config.learn_features,
-            "dropout": config.dropout > 0,
-            "augment": config.augment is not None,
-            "checkpoint": config.checkpoint is not None,
-        }
-        for name in (name for name in asked if asked[name] and not self.is_trained):
-            raise ValueError(f'{name} needs method="gradient": a closed form learns no such thing')
-        if asked["encoder"] and not isinstance(self.encoder, nn.Module):
+        asked = {**vars(config), "encoder": self.encoder is not None}
+        for name in ("encoder", "learn_features", "dropout", "augment", "checkpoint"):
+            if asked[name] and not self.is_trained:
+                raise ValueError(
+                    f'{name} needs method="gradient": a closed form learns no such thing'
+                )
+        if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(
                 f"encoder={self.encoder!r} must be a torch module from inputs to codes (n, k)"
             )
-        if asked["augment"] and not asked["encoder"]:
+        if config.augment is not None and self.encoder is None:
             raise ValueError("augment needs an encoder, which alone sees images")
         return config
 
@@ -314,14 +304,13 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
         n = ADAPTED_ROWS if self.features == "adaptive" else 2
-        codes = None if coder is None else coder.first_codes(rows.X[:n])
+        seen = rows.X if coder is None else coder.first_codes(rows.X[:n])
         if self.plan is not None:
-            seen = rows.X if codes is None else codes
             return check_plan(self.plan, CLASSIFIER, seen.shape[1])
-        if codes is None:
+        if coder is None:
             summary = summarize_classes(rows, seed)
         else:
-            summary, spec = of_codes(codes, spec, self.policy)
+            summary, spec = of_codes(seen, spec, self.policy)
         return select(summary, spec, policy=self.policy, seed=seed, run=run)
 
     def _rows(

@@ -13,8 +13,8 @@ from qaffde.kinds import Atom, Category, Integer, Periodic, Real
 from qaffde.schema import Column as TableColumn
 from qaffde.schema import Schema
 
-Column = int | str
 Array = NDArray[np.float64]
+Column = int | str
 Interval = tuple[float, float]
 
 
@@ -61,7 +61,12 @@ def resolve_condition(
         raise ValueError("every column is in the condition: no column is left to have a density")
     if any(np.ma.is_masked(value) for value in values.values()):
         raise ValueError("the condition has masked values; leave out what is not known")
-    parts = [_encoded(schema, k, v) for k, v in zip(columns, values.values(), strict=True)]
+    parts = [
+        np.asarray(value, dtype=np.float64)
+        if schema is None
+        else schema.columns[k].encode_values(value)
+        for k, value in zip(columns, values.values(), strict=True)
+    ]
     try:
         given = np.stack(np.broadcast_arrays(*parts), axis=-1)
     except ValueError:
@@ -74,12 +79,6 @@ def resolve_condition(
     if not np.isfinite(given).all():
         raise ValueError("values of a condition must be finite; leave out what is not known")
     return columns, np.atleast_2d(given), given.ndim == 2
-
-
-def _encoded(schema: Schema | None, column: int, values: Any) -> Array:
-    if schema is None:
-        return np.asarray(values, dtype=np.float64)
-    return schema.columns[column].encode_values(values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,12 +124,8 @@ def resolve_region(
 
 def _mask(column: TableColumn, wanted: Any) -> NDArray[np.bool_]:
     """Which categories are wanted."""
-    listed = (
-        list(wanted)
-        if isinstance(wanted, Collection) and not isinstance(wanted, str)
-        else [wanted]
-    )
-    codes = column.encode_values(listed)
+    several = isinstance(wanted, Collection) and not isinstance(wanted, str)
+    codes = column.encode_values(list(wanted) if several else [wanted])
     if np.isnan(codes).any():
         raise ValueError(f"column {column.name!r}: None and NaN are no categories; leave them out")
     mask = np.zeros(len(column.codes), dtype=bool)
@@ -142,9 +137,8 @@ def _intervals(column: TableColumn, wanted: Any) -> list[Interval]:
     """Disjoint closed intervals of numbers: those of a pair, or single numbers."""
     name, kind = column.name, column.kind
     listed = isinstance(wanted, list | set | np.ndarray)
-    if isinstance(wanted, tuple) or (
-        listed and len(wanted) == 2 and not isinstance(kind, Integer)
-    ):
+    two = listed and len(wanted) == 2 and not isinstance(kind, Integer)
+    if isinstance(wanted, tuple) or two:
         return _pair(column, tuple(wanted))
     if isinstance(kind, Real | Periodic):
         raise ValueError(

@@ -29,11 +29,8 @@ from qaffde.schema import Schema
 
 FOLDS = 5
 TRIMMED = 0.1
-"""Share of training rows, the least likely ones, that the density does without.
-
-More than most data hold of outliers: a density that lacks a few of its tails ranks rows as
-before, one that was shaped by outliers does not.
-"""
+"""Share of training rows, the least likely ones, that the density does without: more than most
+data hold of outliers."""
 FALSE_ALARMS = 0.01
 """With "auto", the share of fresh rows like the training rows that are called outliers."""
 
@@ -55,10 +52,9 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         default.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the training rows, where it is known: `offset_` is then the
-        quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores, which
-        is a false-alarm rate: one in a hundred new rows of the same distribution falls below it.
-        It does not estimate how many outliers there are: give the share if it is more than one
-        in a hundred.
+        quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores: one in a
+        hundred new rows of the same distribution falls below it. It does not estimate how many
+        outliers there are.
     random_state : int, RandomState instance or None, default=None
         For the folds and for the default estimator.
 
@@ -179,9 +175,7 @@ def _check_contamination(value: Any) -> float:
     return float(value)
 
 
-def _scores_out_of_fold(
-    model: DensityEstimator, X: Array, weight: Array, random_state: Any
-) -> Array:
+def _scores_out_of_fold(model: Any, X: Array, weight: Array, random_state: Any) -> Array:
     """Log-density (n,) of each row, under the density without its fold."""
     order = torch.randperm(len(X), generator=generator_from(random_state)).numpy()
     scores = np.empty(len(X))
@@ -192,22 +186,15 @@ def _scores_out_of_fold(
     return scores
 
 
-def _fit_core(
-    whole: DensityEstimator, X: Array, weight: Array, trusted: NDArray[np.bool_]
-) -> DensityEstimator:
-    """Fit anew to the trusted rows; where they have no density of their own, forget the others.
-
-    A column that only outliers move is constant without them.
-    """
+def _fit_core(whole: Any, X: Array, weight: Array, trusted: NDArray[np.bool_]) -> Any:
+    """Fit anew to the trusted rows; where they have no density of their own, forget the others."""
     try:
         return clone(whole).fit(X[trusted], sample_weight=weight[trusted])
-    except ValueError:
+    except ValueError:  # a column that only outliers move is constant without them
         return _without(whole, X, weight, ~trusted)
 
 
-def _without(
-    model: DensityEstimator, X: Array, weight: Array, left_out: NDArray[np.bool_]
-) -> DensityEstimator:
+def _without(model: Any, X: Array, weight: Array, left_out: NDArray[np.bool_]) -> Any:
     """The density without some of its rows; `model` stays as it is."""
     if not weight[left_out].any():
         return model

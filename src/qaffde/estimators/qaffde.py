@@ -58,22 +58,17 @@ class QAFFDE(PlanMixin, BornEstimator):
         :class:`qaffde.nn.KernelMeasure`.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns: "real" or :class:`~qaffde.Real` (with known ends), "integer",
-        "category", :class:`~qaffde.Periodic`, :class:`~qaffde.Atom`. "auto" finds them from the
-        dtypes and values of a data frame; arrays are real. None makes all columns real. A table
-        with other kinds, or with gaps (NaN), has a mixture as its density, see
-        :doc:`/maps`. Ends of real columns are, up to three columns or with
-        ``transformation=None``, those of a box, which then is the base measure. Otherwise
-        a column with an end has a map of what is possible to the whole line, and no mass lies
-        beyond it. Together with numbers for `bandwidth`, known ends of all columns settle the
-        plan without looking at the rows (unless features are "adaptive"), and columns may even be
-        constant.
+        "category", :class:`~qaffde.Periodic`, :class:`~qaffde.Atom`. "auto" finds them in a data
+        frame; arrays are real. None makes all columns real. A table with other kinds, or with
+        gaps (NaN), has a mixture as its density, see :doc:`/maps`. Known ends are, up to three
+        columns or with ``transformation=None``, those of a box base measure; otherwise the column
+        is mapped to the whole line. With numbers for `bandwidth`, known ends of all columns settle
+        the plan without looking at the rows (unless features are "adaptive").
     transformation : "auto", "normal" or None, default="auto"
-        Maps of the columns, one for each, in front of all else. "normal" makes each column its
-        normal scores, by a smooth map that is learned from the rows; its tails go on beyond them,
-        and columns that show an end at zero keep it. "auto" takes these maps in more than three
-        columns if they raise the held-out likelihood, and leaves the columns as they are if
-        `bandwidth` is given in numbers, which are in the units of mapped columns. None has no
-        maps.
+        Maps of the columns, one for each. "normal" makes each column its normal scores, by a
+        smooth map that is learned from the rows; columns that show an end at zero keep it. "auto"
+        takes these maps in more than three columns if they raise the held-out likelihood, unless
+        `bandwidth` is given in numbers, which are in the units of mapped columns.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.
@@ -99,16 +94,15 @@ class QAFFDE(PlanMixin, BornEstimator):
     bandwidth_ : ndarray of shape (d,)
         Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
-    rank_, n_fourier_features_ : int
+    rank_, n_fourier_features_, n_features_in_ : int
     plan_ : Plan
-        Choices made before the rows were summed; fits that share a plan can be merged.
-        ``print(model.plan_)`` shows them, and the candidates that were compared.
+        ``print(model.plan_)`` shows the choices, and the candidates that were compared. Fits that
+        share a plan can be merged.
     sums_ : Sums
         Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``; of a
         table with kinds or gaps, ``rho`` are the statistics of its mixture.
     schema_ : Schema or None
         Names, kinds and dtypes of the columns of a data frame or table.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -141,11 +135,10 @@ class QAFFDE(PlanMixin, BornEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks
-            Large arrays, memory-mapped ones too, are read in blocks. Sources are the path of a
-            Parquet file or of a folder of them, a ``pyarrow.dataset.Dataset``, an iterator of
-            chunks, and whatever :func:`qaffde.streams.chunks` makes. The first pass over them
-            summarizes them for the plan, the second one sums up ρ. An iterator, which can be read
-            once, has its plan selected on its first 100 000 rows, as `partial_fit` would.
+            Large arrays are read in blocks. Sources are the path of a Parquet file or of a folder
+            of them, a ``pyarrow.dataset.Dataset``, an iterator of chunks, and whatever
+            :func:`qaffde.streams.chunks` makes. The plan of an iterator, which can be read once,
+            is selected on its first 100 000 rows, as in `partial_fit`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
@@ -171,9 +164,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         rows: make them typical ones. "auto" then chooses a plan that holds any later row: the
         mixture base, frequencies without a period, and as many features as a large fit would
         have. Later calls, and calls after `fit`, keep the plan and add to ρ; chunks give the
-        same density as all their rows in one `fit` with that plan, in any order. With numbers
-        for `bandwidth` and known ends of all columns the plan depends on no row, and chunks give
-        the same as a plain `fit`.
+        same density as all their rows in one `fit` with that plan, in any order.
 
         Parameters
         ----------
@@ -197,9 +188,8 @@ class QAFFDE(PlanMixin, BornEstimator):
         Parameters
         ----------
         other : QAFFDE, fitted
-            With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, a copy of this one that was
-            updated, or any fit with the same numbers for `bandwidth`, known ends
-            and `random_state`.
+            With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, an updated copy, or any fit
+            with the same numbers for `bandwidth`, known ends and `random_state`.
         """
         check_is_fitted(self)
         if not isinstance(other, QAFFDE):
@@ -281,10 +271,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         return self._selected_plan(summary, spec, seed, run)
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail.
-        """
+        """Take over a plan, the sums of all rows on it, and the density where it is known."""
         self.plan_, self.sums_, self._density = plan, sums, density
         return self
 

@@ -1,6 +1,5 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -76,20 +75,18 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         How frequencies are found, as in :class:`QAFFDE`.
     base_measure : {"auto", "box", "gaussian", "mixture", "kernel"} or int, default="auto"
         "auto" chooses between "box" and "mixture" by held-out likelihood, and takes "mixture"
-        beyond three columns. The box is tight where the density stops at an edge and larger where
-        it fades out. If features do not improve a mixture on held-out rows, and no parameter asks
-        for features or a rank, the mixture itself is the density, with one constant feature.
-        "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
-        of a density. See :class:`qaffde.nn.KernelMeasure`.
+        beyond three columns. If features do not improve a mixture on held-out rows, and no
+        parameter asks for features or a rank, the mixture itself is the density, with one constant
+        feature. "kernel" is the paper's objective, whose likelihood is not that of a density; see
+        :class:`qaffde.nn.KernelMeasure`.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, and known ends of real ones, as in :class:`QAFFDE`.
     transformation : "auto", "normal", None, or torch transform, default="auto"
         Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
-        module that returns one, is an invertible map of whole rows in front. Parameters of a
-        module are trained together with the density matrix.
-        `bandwidth` and known ends are in the units of the code. Marginals, conditionals and
-        probabilities behind such a map have no closed form and are refused. (Inverses of
-        torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
+        module that returns one and is trained together with the density matrix, is an invertible
+        map of whole rows. `bandwidth` and known ends are in the units of the code. Marginals,
+        conditionals and probabilities behind such a map are refused. (Inverses of torch, such as
+        ``ExpTransform().inv``, cannot be copied: let a module return them.)
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
         maximizes the held-out likelihood.
@@ -98,7 +95,6 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         then, and the parameters above, but for a torch transform, are not used.
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
-        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
@@ -117,12 +113,11 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         Bandwidth of the frequencies in the units of the data (or of mapped columns, or a code).
     ridge_ : float
     base_measure_ : str
-    rank_, n_fourier_features_ : int
+    rank_, n_fourier_features_, n_features_in_ : int
     plan_ : Plan
         ``print(model.plan_)`` shows the choices, and the candidates that were compared.
     history_ : list of qaffde.training.History
         Of the convex solver and, where something else learned, of Adam.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -157,10 +152,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks
-            Every iteration needs all rows, so arrays are read into memory, and a source of
-            chunks as in :meth:`QAFFDE.fit` is fitted by a sample: a million of its rows, each
-            with the same chance, or the first million of an iterator. To fit all rows of more
-            than fits into memory, see :func:`qaffde.distributed.fit_shard`.
+            Every iteration needs all rows, so a source of chunks as in :meth:`QAFFDE.fit` is
+            fitted by a random sample of a million rows, or by the first million of an iterator.
+            For more than fits into memory see :func:`qaffde.distributed.fit_shard`.
         y : None
             Ignored.
         sample_weight : array-like of shape (n,), optional
@@ -171,7 +165,8 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         source = self._source(X, sample_weight)
         spec, peers = self._spec(source), source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
-        seed = peers.first(self._seed)
+        generator = generator_from(self.random_state)
+        seed = peers.first(lambda: int(torch.randint(2**31, (), generator=generator)))
         values, weight = source.rows(seed)
         encoder = self._own_encoder(run)
         codes = values if encoder is None else _encode_rows(encoder, values)
@@ -183,10 +178,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
             sums = memory.total(partial(plan.sums, self._compute()))
             return self._restore(plan, plan.read(sums), [], 1)
         Z = plan.standardize(codes)
-        around: Callable[[Density], Density]
-        if encoder is not None and _learns(encoder):
-            around = partial(_behind_trained, plan, encoder, effective_count(weight))
-            born, history = self._learn(plan, Z, values, around, weight, seed, run)
+        parts = encoder.parameters() if isinstance(encoder, nn.Module) else ()
+        if encoder is not None and any(part.requires_grad for part in parts):
+            born, history = self._learn(plan, Z, values, encoder, weight, seed, run)
         else:
             compute = self._compute()
             space, state, found = maximized_state(plan, Z, weight, config, compute, seed, run)
@@ -222,7 +216,12 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         return None if self._is_encoded() else super()._kinds()
 
     def _spec(self, source: Source) -> ModelSpec:
-        _check_transformation(self.transformation)
+        if not isinstance(self.transformation, str | Transform | nn.Module | None):
+            raise ValueError(
+                f"transformation={self.transformation!r} must be 'auto', 'normal', None, a "
+                "torch.distributions.Transform, or a torch module that returns one when it is "
+                "called without arguments (as zuko's lazy transforms do)"
+            )
         named = None if self._is_encoded() else self.transformation
         return spec_of(self, method="likelihood", transformation=named, bounds=source.ends)
 
@@ -234,9 +233,6 @@ class QAFFDESGD(PlanMixin, BornEstimator):
                 "that was tried"
             )
         return config
-
-    def _seed(self) -> int:
-        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
 
     def _is_encoded(self) -> bool:
         """Whether the transform is a map of the caller's."""
@@ -257,13 +253,19 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         plan: Plan,
         Z: Tensor,
         inputs: Tensor,
-        around: Callable[[Density], Density],
+        encoder: Encoder,
         weight: Tensor,
         seed: int,
         run: Run,
     ) -> tuple[BornDensity, list[History]]:
         """The encoder too, by Adam from the convex solution, with rows held out."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
+        count = effective_count(weight)
+
+        def around(born: Density) -> Density:
+            inner = StandardizedDensity(plan.defended(born, count), plan.location, plan.scale)
+            return TransformedDensity(inner, encoder)
+
         chosen, valid = hold_out(len(inputs), config.validation_fraction, generator, few=0)
         space, state, convex = maximized_state(
             plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
@@ -282,38 +284,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         return born, [convex, history]
 
 
-def _behind_trained(
-    plan: Plan, encoder: Encoder, count: float, born: Density
-) -> TransformedDensity:
-    """Density of rows in front of an encoder that learns."""
-    inner = plan.defended(born, count)
-    return TransformedDensity(StandardizedDensity(inner, plan.location, plan.scale), encoder)
-
-
-def _check_transformation(transformation: Any) -> None:
-    """Reject what is neither a name, nor a transform, nor a module that returns one."""
-    if not isinstance(transformation, str | Transform | nn.Module | None):
-        raise ValueError(
-            f"transformation={transformation!r} must be 'auto', 'normal', None, a "
-            "torch.distributions.Transform, or a torch module that returns one when it is called "
-            "without arguments (as zuko's lazy transforms do)"
-        )
-
-
-def _learns(encoder: Encoder) -> bool:
-    """Whether the encoder has anything to learn."""
-    return isinstance(encoder, nn.Module) and any(p.requires_grad for p in encoder.parameters())
-
-
 @torch.no_grad()
 def _encode_rows(encoder: Encoder, rows: Tensor) -> Tensor:
-    """Codes of shape (n, d) of rows of the same shape.
-
-    Raises
-    ------
-    ValueError
-        If they have another shape or are not finite.
-    """
+    """Codes of shape (n, d) of rows of the same shape, once they are finite."""
     codes, log_det = encode(encoder, rows)
     if codes.shape != rows.shape:
         raise ValueError(

@@ -68,6 +68,11 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
+CHECKED = (
+    *(Real, Periodic, Integer, Category, Atom),
+    *(ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig),
+)
+"""Classes that check all of their parameters."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -113,12 +118,6 @@ def _rho(f: Fields, name: str, rho: Any, shape: str) -> None:
     f.require(positive.all(), name, "is not positive semidefinite")
 
 
-def _background(f: Fields, name: str, value: Any) -> None:
-    """A share, or zero, where there is none."""
-    if value != 0:
-        check_share(name, value, auto=True)
-
-
 def _check_schema(f: Fields) -> None:
     for column in f["columns"]:
         known = not isinstance(column.kind, Category) or bool(column.kind.values)
@@ -133,7 +132,7 @@ def _check_schema(f: Fields) -> None:
         f.require(False, "columns", "have a dtype that no frame has")
 
 
-_floats = items(float | int)
+_floats, _history = items(float | int), items(History)
 
 RECIPES |= {
     "Plan": Recipe(
@@ -151,7 +150,7 @@ RECIPES |= {
         rank=lambda f, name, value: check_rank(value),
         ridge=number(),
         min_trace=checked(check_share, whole=True),
-        background=_background,
+        background=lambda f, name, value: value == 0 or check_share(name, value, auto=True),
         background_spread=number(0),
         tolerance=checked(check_share),
         n_rows=whole(),
@@ -196,11 +195,7 @@ RECIPES |= {
         Schema, _check_schema, columns=items(Column, tuple, least=1), library=anything
     ),
     "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
-    **{kind.__name__: Recipe(kind) for kind in (Real, Periodic, Integer, Category, Atom)},
-    **{
-        kind.__name__: Recipe(kind)
-        for kind in (ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig)
-    },
+    **{kind.__name__: Recipe(kind) for kind in CHECKED},
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),
@@ -303,12 +298,6 @@ def _n_columns(f: Fields, name: str, value: Any) -> None:
     f.agree(name, "d", value)
 
 
-def _prior(f: Fields, name: str, value: Any) -> None:
-    array("C")(f, name, value)
-    fits = (value >= 0).all() and 0 < value.sum() < MAX_COEFFICIENT
-    f.require(fits, name, "must not be negative")
-
-
 @parametrized
 def _plan(f: Fields, name: str, plan: Any, method: str, letters: str) -> None:
     item(Plan, letters)(f, name, plan)
@@ -330,17 +319,18 @@ def _check_readable(f: Fields) -> None:
 def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
     plan, sums = f["plan_"], f["sums_"]
     f.require(sums is not None, "sums_", "is missing")
-    is_table = plan.schema is not None
-    f.require((sums.rho.ndim == 1) == is_table, "sums_", "are not those of the plan")
-    if is_table:
-        f.require(len(sums.rho) == plan.measure.n_statistics, "sums_", "are not those of the plan")
-    elif f["_density"] is None:
+    shape, is_table = sums.rho.shape, plan.schema is not None
+    fits = shape == (plan.measure.n_statistics,) if is_table else len(shape) == 2
+    f.require(fits, "sums_", "are not those of the plan")
+    if f["_density"] is None and not is_table:
         _check_readable(f)
-    model.restore(f["plan_"], f["sums_"], f["_density"])
+    model.restore(plan, sums, f["_density"])
 
 
 def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
-    plan, sums, density = f["plan_"], f["sums_"], f["_density"]
+    plan, sums, density, prior = f["plan_"], f["sums_"], f["_density"], f["class_prior_"]
+    fits = (prior >= 0).all() and 0 < prior.sum() < MAX_COEFFICIENT
+    f.require(fits, "class_prior_", "must not be negative")
     f.require(isinstance(plan.measure, GaussianMeasure), "plan_", "has another base measure")
     if plan.measurement == "gradient":
         f.require(density is not None, "_density", "is missing")
@@ -350,7 +340,7 @@ def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
     if density is None:
         _check_readable(f)
     model.classes_ = f["classes_"]
-    model.restore(plan, f["class_prior_"], sums, density, f["history_"])
+    model.restore(plan, prior, sums, density, f["history_"])
 
 
 def _restore_regressor(model: Any, f: Fields) -> None:
@@ -367,9 +357,7 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
-_names = optional(array("d", kinds="OU"))
-_schema = optional((Schema, "d"))
-_history = items(History)
+_names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
 
 ESTIMATORS = {
     "QAFFDE": estimator(
@@ -398,7 +386,7 @@ ESTIMATORS = {
         QAFFDEClassifier,
         _restore_classifier,
         classes_=array("C", kinds="biufOU"),
-        class_prior_=_prior,
+        class_prior_=array("C"),
         plan_=_plan("classifier", "D"),
         sums_=optional((ClassSums, "C D")),
         _density=optional((StandardizedDensity, "C d")),

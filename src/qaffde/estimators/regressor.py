@@ -130,23 +130,19 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         self._check()
         rows, outputs, weight = self._rows(X, y, sample_weight)
         self.inputs_ = Inputs.of(rows, self.schema_)
-        run = Run(
-            self.time_limit, getattr(self.training, "checkpoint", None), verbose=self.verbose
-        )
+        checkpoint = getattr(self.training, "checkpoint", None)
+        run = Run(self.time_limit, checkpoint, verbose=self.verbose)
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):
             target = Target.of(kind, outputs[:, t])
             head = BornHead(self.n_components, self.n_functions, self.rank, target)
             size = self.n_hidden, self.n_layers
-            network = make_network(
-                x.shape[1], head.n_inputs, self.n_members, size, self.encoder, generator
-            )
-            module = ConditionalDensity(network, head)
-            rest = outputs.shape[1] - t
-            history = fit_conditional(
-                module, x, outputs[:, t], weight, self.training, generator, run, 1 / rest
-            )
+            sizes = x.shape[1], head.n_inputs, self.n_members, size
+            network = make_network(*sizes, self.encoder, generator)
+            module, share = ConditionalDensity(network, head), 1 / (outputs.shape[1] - t)
+            data = x, outputs[:, t], weight
+            history = fit_conditional(module, *data, self.training, generator, run, share)
             self.densities_.append(module.double().requires_grad_(False).eval())
             self.history_.append(history)
             x = torch.cat([x, seen(target, outputs[:, t])], 1)
@@ -178,11 +174,7 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
         if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(f"q={q!r} must be a number between 0 and 1, or a list of them")
-
-        def quantiles(density: BornConditional) -> Tensor:
-            return density.icdf(levels.reshape(-1, 1)).T
-
-        found = self._each(X, quantiles)
+        found = self._each(X, lambda density: density.icdf(levels.reshape(-1, 1)).T)
         return found if levels.ndim else found[..., 0]
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
@@ -260,10 +252,9 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 
     def _check(self) -> None:
         check_configs(self)
-        sizes = "n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"
-        for name in sizes:
+        for name in ("n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"):
             check_count(name, getattr(self, name))
-        if self.encoder is not None and not isinstance(self.encoder, nn.Module):
+        if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(f"encoder={self.encoder!r} must be a torch module")
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:

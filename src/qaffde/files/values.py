@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qaffde.files.fields import Fields, Spec, anything, array, as_check, number, whole
-from qaffde.files.format import (
-    DAMAGED,
-    DTYPES,
-    UNKNOWN,
-    Arrays,
-    FileError,
-    Json,
-    quoted,
-)
+from qaffde.files.format import DAMAGED, DTYPES, UNKNOWN, Arrays, FileError, Json, quoted
 
 MAX_OBJECTS = 10_000
 MAX_NUMBER = {int: 2**63, float: math.inf}
@@ -263,9 +255,8 @@ def _torch(array: NDArray[Any]) -> Tensor:
 
 
 def _random_state(f: Fields) -> RandomState:
-    f.require(f["pos"] <= len(f["key"]), "pos", "is out of range")
     state = RandomState()
-    state.set_state(("MT19937", f["key"], f["pos"], f["has_gauss"], f["gauss"]))
+    state.set_state({"bit_generator": "MT19937", "state": f, **f})
     return state
 
 
@@ -276,7 +267,7 @@ RECIPES["RandomState"] = Recipe(
         zip(("key", "pos", "has_gauss", "gauss"), state.get_state()[1:], strict=True)
     ),
     key=array("624", kinds="u"),
-    pos=whole(0),
+    pos=whole(0, 624),
     has_gauss=whole(0, 1),
     gauss=number(),
 )
