@@ -28,8 +28,8 @@ Seed = int | RandomState | None
 def generator_from(random_state: Seed) -> torch.Generator:
     """New generator for one fit; no global state is read or changed.
 
-    The same integer gives the same generator; a RandomState is advanced, so that two calls differ;
-    None takes its seed from the operating system (not from NumPy's global state).
+    The same integer gives the same generator; a RandomState is advanced; None takes its seed from
+    the operating system.
 
     Examples
     --------
@@ -54,13 +54,13 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(options)}")
 
 
-def _require(fine: object, name: str, value: object, wanted: str) -> None:
-    if not fine:
-        raise ValueError(f"{name}={value!r} must be {wanted}")
-
-
-def _is_auto(value: object) -> bool:
-    return isinstance(value, str) and value == "auto"
+def _require(
+    fits: object, name: str, value: object, wanted: str, also: tuple[str | None, ...] = ()
+) -> None:
+    """Reject a value that does not fit, unless it is "auto" or None and these may be `also`."""
+    if not fits and not (isinstance(value, str | None) and value in also):
+        may = "".join(' or "auto"' if other else " or None" for other in also)
+        raise ValueError(f"{name}={value!r} must be {wanted}{may}")
 
 
 def _is_number(value: Any, kind: type = Real) -> bool:
@@ -69,37 +69,36 @@ def _is_number(value: Any, kind: type = Real) -> bool:
 
 def check_count(name: str, value: Any, *, auto: bool = False, minimum: int = 1) -> None:
     """Reject anything but a whole number of at least `minimum` (or "auto")."""
-    fine = (auto and _is_auto(value)) or (_is_number(value, Integral) and value >= minimum)
-    also = ' or "auto"' if auto else ""
-    _require(fine, name, value, f"a whole number of at least {minimum}{also}")
+    fits = _is_number(value, Integral) and value >= minimum
+    wanted = f"a whole number of at least {minimum}"
+    _require(fits, name, value, wanted, ("auto",) if auto else ())
 
 
 def check_rank(value: Any) -> None:
     """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
     whole = _is_number(value, Integral) and value >= 1
-    fine = _is_auto(value) or whole or (_is_number(value) and 0 < value <= 1)
-    wanted = 'a whole number of at least 1, a share of the features in (0, 1], or "auto"'
-    _require(fine, "rank", value, wanted)
+    fits = whole or (_is_number(value) and 0 < value <= 1)
+    wanted = "a whole number of at least 1, a share of the features in (0, 1],"
+    _require(fits, "rank", value, wanted, ("auto",))
 
 
 def check_share(name: str, value: Any, *, auto: bool = False, whole: bool = False) -> None:
     """Reject anything but a number strictly between 0 and 1 (or 1 if `whole`, or "auto")."""
-    inside = _is_number(value) and (0 < value < 1 or (whole and value == 1))
-    also = ' or "auto"' if auto else ""
-    wanted = f"a number in {'(0, 1]' if whole else '(0, 1)'}{also}"
-    _require(inside or (auto and _is_auto(value)), name, value, wanted)
+    fits = _is_number(value) and (0 < value < 1 or (whole and value == 1))
+    wanted = f"a number in {'(0, 1]' if whole else '(0, 1)'}"
+    _require(fits, name, value, wanted, ("auto",) if auto else ())
 
 
 def check_positive(name: str, value: Any, *, optional: bool = False) -> None:
     """Reject anything but a positive number (or None)."""
-    fine = (optional and value is None) or (_is_number(value) and value > 0)
-    _require(fine, name, value, "a positive number" + (" or None" if optional else ""))
+    fits = _is_number(value) and value > 0
+    _require(fits, name, value, "a positive number", (None,) if optional else ())
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
     """Reject anything but None or an object of a class, such as a configuration."""
-    wanted = f"a {kind.__name__}: {name}={kind.__name__}(...), or None"
-    _require(value is None or isinstance(value, kind), name, value, wanted)
+    wanted = f"a {kind.__name__}: {name}={kind.__name__}(...),"
+    _require(isinstance(value, kind), name, value, wanted, (None,))
 
 
 def check_sum(weight: NDArray[np.float64]) -> None:
@@ -156,10 +155,7 @@ def _numbers(value: Any) -> NDArray[np.float64]:
 
 
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
-    """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
-
-    Bounds are a pair (lower, upper) for all d columns or one for each, with None for an open end.
-    """
+    """Ends (2, d) of pairs (lower, upper), one for all columns or each; NaN where one is None."""
     if bounds is None:
         return None
     ends = _numbers(bounds)
@@ -216,12 +212,10 @@ class ComputeConfig:
     Parameters
     ----------
     dtype : {"float64", "float32"}, default="float64"
-        Precision of features and of `score_samples`. Single precision is about twice as fast and
-        takes digits from small densities. Sums over rows and Gram matrices are in float64 anyway,
-        and likelihoods are maximized in float32, which is all that they need.
+        Precision of features and of `score_samples`: "float32" is about twice as fast and takes
+        digits from small densities. Sums over rows and Gram matrices are in float64 anyway.
     device : str, default="cpu"
-        Where rows are summed, likelihoods maximized and rows scored; fitted tensors stay on the
-        CPU.
+        Where rows are summed, likelihoods maximized and rows scored.
     batch_size : int or "auto", default="auto"
         Rows whose features are computed at once. "auto" keeps them in the cache of a core.
 
@@ -238,7 +232,14 @@ class ComputeConfig:
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES)
         check_count("batch_size", self.batch_size, auto=True)
-        check_device(self.device)
+        named = isinstance(self.device, str)
+        _require(named, "device", self.device, "a name, such as 'cpu' or 'cuda:0'")
+        try:
+            torch.zeros(1, device=self.device).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            message = f"device={self.device!r} cannot be used here; take 'cpu' ({reason})"
+            raise ValueError(message) from error
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -269,17 +270,6 @@ class ComputeConfig:
         return tensor.to(self.device)
 
 
-def check_device(device: object) -> None:
-    """Reject a device that is not there, or that holds no numbers."""
-    _require(isinstance(device, str), "device", device, "a name, such as 'cpu' or 'cuda:0'")
-    try:
-        torch.zeros(1, device=str(device)).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        message = f"device={device!r} cannot be used here; take 'cpu' ({reason})"
-        raise ValueError(message) from error
-
-
 DOUBLE = ComputeConfig()
 
 
@@ -308,8 +298,7 @@ LARGE_FIT = 2**22
 class Threads:
     """Threads of torch and BLAS during fits, put back when the last of them has ended.
 
-    Small problems run on one thread: on several they wait for each other longer than they work,
-    most of all beside other processes. Large ones take the processors that are free.
+    Small problems are faster on one thread; large ones take the processors that are free.
     """
 
     def __init__(self) -> None:

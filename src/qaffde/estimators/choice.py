@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight
 from torch import Generator, Tensor
 
+from qaffde.estimators.base import read_weight
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -40,18 +40,9 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An estimator and its likelihood of held-out rows.
+    """An estimator and its mean log-likelihood of held-out rows.
 
-    Parameters
-    ----------
-    name : str
-    log_likelihood : float
-        Mean over the rows.
-    loss, error : float
-        How far the mean is below that of the best candidate, and the standard error of this
-        difference, row by row.
-    seconds : float
-    chosen : bool
+    `loss` is how far it is below that of the best candidate, `error` the standard error of that.
     """
 
     name: str
@@ -96,13 +87,13 @@ def fit(
     :class:`QAFFDE`, :class:`QAFFDESGD` and :class:`QAFFDETensorTrain` are compared by their
     likelihood of held-out rows: a tenth of them, or all in three folds where they are fewer than
     ten thousand. The simplest whose mean is within one standard error of the best is then fitted
-    to all rows. After a single split, that is left out where time is short.
+    to all rows (unless, after a single split, time is short).
 
     Parameters
     ----------
     X : array-like of shape (n, d), a data frame, or a source of chunks
-        Of a source, a sample of a million rows is compared; of an iterator, which cannot be read
-        again, the first million are all that is fitted.
+        Of a source, a sample of a million rows is compared; of an iterator, only the first million
+        are fitted.
     sample_weight : array-like of shape (n,), optional
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, as in :class:`QAFFDE`.
@@ -139,7 +130,7 @@ def fit(
         columns = {column.name: column.kind for column in schema.columns}
         numbers = schema.encode(rows)
     given = {"columns": columns, "random_state": random_state}
-    own: Any = _check_sample_weight(weight, numbers, dtype=np.float64, ensure_non_negative=True)
+    own = read_weight(weight, numbers)
     splits = _splits(numbers, own, generator)
     entries = []
     for kind, share in SHARES.items() if splits else ():
@@ -153,14 +144,13 @@ def fit(
             found.append(torch.from_numpy(model.score_samples(_take(table, valid))))
         score = torch.cat(found).clamp(min=LEAST_SCORE)
         entries.append((model, score, time.monotonic() - began))
-    judged = np.concatenate([valid for _, valid in splits]) if splits else np.empty(0, np.int64)
+    judged = np.concatenate([np.empty(0, np.int64), *(valid for _, valid in splits)])
     choice, number = _compare(entries, torch.from_numpy(own[judged]))
     kind, left = list(SHARES)[number], run.left
     in_time = left is None or len(splits) != 1 or left > entries[number][2]
+    model = entries[number][0] if entries else None
     if in_time or source is not None:
         model = kind(**given, time_limit=left).fit(X, sample_weight=sample_weight)
-    else:
-        model = entries[number][0]
     model.choice_ = choice
     return model
 

@@ -79,6 +79,8 @@ ROUNDING = 1e-6
 
 def _check_plan(f: Fields) -> None:
     check_choice("measurement", f["measurement"], MEASURED[f["method"]])
+    if f["background"] != 0:
+        check_share("background", f["background"], auto=True)
     classes = f["method"] == "classifier"
     f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
     measure, columns = f["measure"], f["columns"]
@@ -150,7 +152,7 @@ RECIPES |= {
         rank=lambda f, name, value: check_rank(value),
         ridge=number(),
         min_trace=checked(check_share, whole=True),
-        background=lambda f, name, value: value == 0 or check_share(name, value, auto=True),
+        background=anything,
         background_spread=number(0),
         tolerance=checked(check_share),
         n_rows=whole(),

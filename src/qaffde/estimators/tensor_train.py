@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from numpy.typing import ArrayLike
@@ -46,9 +46,8 @@ class QAFFDETensorTrain(BornEstimator):
 
     trained by maximum likelihood. It integrates to one exactly; marginals, conditionals, boxes,
     distribution functions and draws are products of the same matrices, at a cost that is linear in
-    the columns. Where one density matrix of joint features (:class:`QAFFDE`) ends at a few
-    columns, a train goes on. Columns that are (nearly) linear functions of each other need large
-    bonds; a mixture of Gaussians, the base measure of :class:`QAFFDESGD`, may suit them better.
+    the columns. Columns that are (nearly) linear functions of each other need large bonds; the
+    mixtures of :class:`QAFFDESGD` may suit them better.
 
     Parameters
     ----------
@@ -139,10 +138,15 @@ class QAFFDETensorTrain(BornEstimator):
         generator = generator_from(self.random_state)
         seed = generator.initial_seed()
         rows, weight, asked = self._read(X, sample_weight, seed)
-        columns = self._columns(rows, weight, asked, seed)
+        policy, summary = self.policy or DEFAULT_POLICY, Summary.of(rows, weight, seed, len(rows))
+        columns = table_columns(summary, asked, policy, seed, mapped=True, auto=False)
+        for column, x in zip(columns, rows.T, strict=True):
+            standardize_plain(column, x, weight)
         parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
-        config = self._config(training, len(rows))
+        given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
+        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
+        config = replace(training.for_rows(len(rows)), **numbers)
         knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
         train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
         self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
@@ -167,28 +171,10 @@ class QAFFDETensorTrain(BornEstimator):
         check_inside(read_bounds(source.schema.ends, rows.shape[1]), rows, range(len(rows)))
         return rows, weight, source.schema.kinds
 
-    def _columns(
-        self, rows: Tensor, weight: Tensor, kinds: Sequence[Kind], seed: int
-    ) -> list[TableColumn]:
-        """Columns as parts, those of real numbers behind maps to their normal scores."""
-        policy = DEFAULT_POLICY if self.policy is None else self.policy
-        summary = Summary.of(rows, weight, seed, len(rows))
-        columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
-        for column, x in zip(columns, rows.T, strict=True):
-            standardize_plain(column, x, weight)
-        return columns
-
-    def _config(self, config: TensorTrainConfig, n: int) -> TensorTrainConfig:
-        """Settings of the training for n rows, and those that were asked for."""
-        given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
-        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
-        return replace(config.for_rows(n), **numbers)
-
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
         train: Any = self.density_.density
-        spectrum: Tensor = train.spectrum()
-        return spectrum
+        return cast("Tensor", train.spectrum())
 
 
 def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
@@ -197,15 +183,14 @@ def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
     if not isinstance(real, RealColumn):
         return [None]
     known = x[~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)]
-    n_cells = min(MAX_CELLS, len(known) // CELL_ROWS)
-    knots: list[Tensor | None] = [None]
+    n_cells, knots = min(MAX_CELLS, len(known) // CELL_ROWS), None
+
+    def level(at: Tensor) -> Tensor:
+        return torch.special.ndtr(real.encode(at)[0][:, 0])
+
     if n_cells > 1:
-        knots = [
-            resolution_knots(
-                known, lambda at: torch.special.ndtr(real.encode(at)[0][:, 0]), n_cells
-            )
-        ]
-    return [None, *knots] if isinstance(column, AtomColumn) else knots
+        knots = resolution_knots(known, level, n_cells)
+    return [None, knots] if isinstance(column, AtomColumn) else [knots]
 
 
 def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:

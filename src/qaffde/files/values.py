@@ -256,7 +256,7 @@ def _torch(array: NDArray[Any]) -> Tensor:
 
 def _random_state(f: Fields) -> RandomState:
     state = RandomState()
-    state.set_state({"bit_generator": "MT19937", "state": f, **f})
+    state.set_state(("MT19937", f["key"], f["pos"], f["has_gauss"], f["gauss"]))
     return state
 
 
