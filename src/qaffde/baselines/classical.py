@@ -85,9 +85,7 @@ class KDE(DensityEstimator):
         """Keep the rows of `X`, of shape (n, d), and choose the bandwidth."""
         rows, weight, _ = self._validated(X, sample_weight)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], RULES)
-        location, scale = units(
-            Moments.of(rows, weight), getattr(self, "feature_names_in_", None), numbers
-        )
+        location, scale = units(Moments.of(rows, weight), self._names(), numbers)
         h = numbers
         if h is None:
             h = scale * self._factor((rows - location) / scale, weight)
@@ -156,7 +154,7 @@ class GMM(DensityEstimator):
         check_count("n_components", self.n_components, auto=True)
         check_share("validation_fraction", self.validation_fraction)
         rows, weight, _ = self._validated(X, sample_weight)
-        location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
+        location, scale = units(Moments.of(rows, weight), self._names())
         Z, generator = (rows - location) / scale, generator_from(self.random_state)
         self.n_components_ = self._size(Z, weight, generator)
         measure = _fit_mixture(Z, weight, self.n_components_, generator)

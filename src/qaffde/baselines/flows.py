@@ -69,9 +69,7 @@ class MAF(TrainedEstimator):
     hidden_size : int, default=64
         Width of the hidden layers.
     n_hidden : int, default=2
-        Number of hidden layers in each network. Their units are ReLUs: with SiLU the held-out
-        likelihood was .01 (NSF, potential_4) and .18 nats (RealNVP, star_eight) lower, in one
-        run each.
+        Number of hidden layers in each network. Their units are ReLUs.
     training, time_limit, verbose, random_state
         As in :class:`~qaffde.baselines.TrainedEstimator`.
 

@@ -324,12 +324,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return names if names is None or columns is None else names[columns]
 
     def _source(
-        self,
-        X: Any,
-        sample_weight: ArrayLike | None,
-        *,
-        minimum: int = 2,
-        reset: bool = True,
+        self, X: Any, sample_weight: ArrayLike | None, *, minimum: int = 2, reset: bool = True
     ) -> Source:
         """Rows in memory, checked, or a source of them, which is checked as it is read."""
         is_small = isinstance(X, np.ndarray) and X.size <= LARGE

@@ -294,31 +294,12 @@ class DerivedDensity(BornEstimator):
     feature_names: Any = None
     schema: Schema | None = None
 
+    def __post_init__(self) -> None:
+        self.density_, self.schema_ = self.density, self.schema
+        self.n_features_in_ = self.density.n_dims
+        if self.feature_names is not None:
+            self.feature_names_in_ = self.feature_names
+
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""
         return self
-
-    @property
-    def density_(self) -> BornMixture | TableDensity:  # type: ignore[override]
-        """The density, a torch module."""
-        return self.density
-
-    @property
-    def schema_(self) -> Schema | None:  # type: ignore[override]
-        """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
-        return self.schema
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns."""
-        return self.density.n_dims
-
-    @property
-    def feature_names_in_(self) -> Any:
-        """The names of the columns, where the fit had them."""
-        if self.feature_names is None:
-            raise AttributeError("the density was fitted without column names")
-        return self.feature_names
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True

@@ -25,13 +25,7 @@ from qaffde.estimators.base import (
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
-from qaffde.parameters import (
-    DOUBLE,
-    check_choice,
-    check_priors,
-    check_sum,
-    generator_from,
-)
+from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, summarize_classes
 from qaffde.selection.classes import of_codes
 from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER, check_plan
@@ -63,8 +57,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
               {\operatorname{tr}(L_c G L_c^\top)}
 
     All classes share the Fourier features φ and the base measure m, and so the Gram matrix G
-    that normalizes each density exactly: densities compare across classes, and with each other
-    (:meth:`log_density`), so that a row which no class explains can be refused.
+    that normalizes each density exactly: a row which no class explains can be refused, see
+    :meth:`log_density`.
 
     Parameters
     ----------
@@ -89,11 +83,10 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         in the densities, the same for all classes.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
-        together with them by gradient descent. Rows are reshaped to its `image_shape`, if
-        it has one. Codes pass through a hyperbolic tangent.
+        together with them. Rows are reshaped to its `image_shape`, if it has one. Codes pass
+        through a hyperbolic tangent.
     priors : array of shape (C,), optional
-        Probabilities of the classes; their (weighted) frequencies by default. They shift the
-        log-odds of what was trained without them.
+        Probabilities of the classes; their (weighted) frequencies by default.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight` by class.
     plan : Plan, optional
@@ -164,7 +157,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
         """
-        spec, config = self._spec(), self._config()
+        spec, config = self._settings()
         rows = self._rows(X, y, sample_weight)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         seed, training_seed = self._seeds()  # two, or rows would be held out twice
@@ -201,8 +194,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             All classes that will ever come; needed in the first call.
         sample_weight : array-like of shape (n,), optional
         """
-        spec = self._spec(more=True)
-        config = self._config()
+        spec, config = self._settings(more=True)
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
@@ -234,12 +226,13 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable class of each row, of shape (n,)."""
-        return self.classes_[self.predict_log_proba(X).argmax(1)]
+        best = self.predict_log_proba(X).argmax(1)
+        return self.classes_[best]
 
     def restore(
         self,
         plan: Plan,
-        prior: NDArray[np.float64],
+        prior: Array,
         sums: ClassSums | None,
         density: Density | None = None,
         history: list[History] | None = None,
@@ -273,13 +266,11 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             self._density = self.plan_.read(self.sums_)
         return self._density
 
-    def _spec(self, *, more: bool = False) -> ModelSpec:
+    def _settings(self, *, more: bool = False) -> tuple[ModelSpec, TrainingConfig]:
+        """What the search and the training are asked for, checked; `more` rows may come."""
         check_choice("method", self.method, CLASS_MEASUREMENTS)
         measured = {"measurement": self.method, "base_measure": "gaussian", "open_ended": more}
-        return spec_of(self, method=CLASSIFIER, transformation=None, **measured)
-
-    def _config(self) -> TrainingConfig:
-        """Training settings, checked with all that goes with them."""
+        spec = spec_of(self, method=CLASSIFIER, transformation=None, **measured)
         config = training_of(self)
         asked = {**vars(config), "encoder": self.encoder is not None}
         for name in ("encoder", "learn_features", "dropout", "augment", "checkpoint"):
@@ -293,7 +284,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             )
         if config.augment is not None and self.encoder is None:
             raise ValueError("augment needs an encoder, which alone sees images")
-        return config
+        return spec, config
 
     def _seeds(self) -> list[int]:
         """Seeds of the plan and of training."""
@@ -348,7 +339,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         tensors = torch.from_numpy(rows), codes, torch.from_numpy(weight)
         return LabeledRows(*tensors, len(self.classes_))
 
-    def _prior(self, weight: Tensor) -> NDArray[np.float64]:
+    def _prior(self, weight: Tensor) -> Array:
         """The given priors, or the shares of the classes."""
         if self.priors is None:
             return (weight / weight.sum()).numpy()

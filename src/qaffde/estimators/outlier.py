@@ -39,11 +39,10 @@ FALSE_ALARMS = 0.01
 class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
-    Outliers among the training rows raise the density around themselves and widen its base
-    measure. So the density is fitted twice. After the first fit each row is scored by the density
-    of the other folds; the lowest tenth, or the share `contamination` if that is more, is left out
-    of the second fit. With a :class:`QAFFDE` the folds need no fits: ρ is a sum, from which rows
-    are removed exactly (:meth:`QAFFDE.forget`).
+    The density is fitted twice. After the first fit each row is scored by the density of the
+    other folds; the lowest tenth, or the share `contamination` if that is more, is left out of the
+    second fit. With a :class:`QAFFDE` the folds need no fits: their rows are removed from the sum
+    ρ exactly (:meth:`QAFFDE.forget`).
 
     Parameters
     ----------
@@ -97,7 +96,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
             Copies of a row are one row of their weight: in two folds each would raise the score
             of the other.
         """
-        share = _check_contamination(self.contamination)
+        given: Any = self.contamination
+        share: Any = FALSE_ALARMS if isinstance(given, str) and given == "auto" else given
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 0.5:
+            raise ValueError(f'contamination={given!r} must be "auto" or a number in (0, 0.5]')
         new = QAFFDE(random_state=self.random_state) if self.estimator is None else self.estimator
         self.schema_ = _table_schema(X, new)
         rows = self._rows(X, reset=True, minimum=2)
@@ -109,7 +111,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
                 f"all {len(rows)} rows are the same: there is no density to compare rows by"
             )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
-        scores = self._fit_distinct(_of_codes(clone(new), self.schema_), distinct, total, share)
+        coded = _of_codes(clone(new), self.schema_)
+        scores = self._fit_distinct(coded, distinct, total, float(share))
         self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
         return self
@@ -164,15 +167,6 @@ def _of_codes(estimator: Any, schema: Schema | None) -> Any:
         for column in schema.columns
     ]
     return estimator.set_params(columns=kinds)
-
-
-def _check_contamination(value: Any) -> float:
-    """Share of training rows below the offset."""
-    if isinstance(value, str) and value == "auto":
-        return FALSE_ALARMS
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value <= 0.5:  # type: ignore[operator]
-        raise ValueError(f'contamination={value!r} must be "auto" or a number in (0, 0.5]')
-    return float(value)
 
 
 def _scores_out_of_fold(model: Any, X: Array, weight: Array, random_state: Any) -> Array:

@@ -195,7 +195,9 @@ class QAFFDE(PlanMixin, BornEstimator):
         if not isinstance(other, QAFFDE):
             raise TypeError(f"only a fit with a density matrix can be merged, got {other!r}")
         check_is_fitted(other)
-        if not self.plan_.matches(other.plan_) or not _same_names(self, other):
+        names = [model.feature_names_in_ for model in (self, other) if model._names() is not None]
+        same_names = len(names) < 2 or np.array_equal(*names)
+        if not self.plan_.matches(other.plan_) or not same_names:
             raise ValueError(
                 "the two fits have different plans (units, bandwidth, base measure, features or "
                 "column names), so their sums do not add up. Fit the second one with the plan of "
@@ -264,8 +266,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
         asked = self.verbose or self.time_limit is not None
         run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
-        check = partial(check_inside, spec.ends(d))
-        summary = source.summarize(seed, check, brief=spec.is_given)
+        summary = source.summarize(seed, partial(check_inside, spec.ends(d)), brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
         return self._selected_plan(summary, spec, seed, run)
@@ -277,8 +278,3 @@ class QAFFDE(PlanMixin, BornEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")
-
-
-def _same_names(first: QAFFDE, second: QAFFDE) -> bool:
-    names = [getattr(model, "feature_names_in_", None) for model in (first, second)]
-    return any(of is None for of in names) or np.array_equal(*names)  # type: ignore[arg-type]

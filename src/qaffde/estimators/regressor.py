@@ -40,9 +40,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
     .. math:: p(y \mid x) = m_x(y)\, \frac{\lVert A(x)\, e(F_x(y)) \rVert^2}{\lVert A(x) \rVert^2}
 
     trained by maximum likelihood; the distribution is the mean over the members. It integrates
-    to one exactly, and its distribution function is closed, so that quantiles, intervals and
-    draws are those of the density itself. Several outputs are a chain: each is given the columns
-    of X and the outputs before it.
+    to one exactly, and its distribution function is closed. Several outputs are a chain: each is
+    given the columns of X and the outputs before it.
 
     Parameters
     ----------
@@ -149,17 +148,13 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike, *, return_std: bool = False) -> Any:
-        """Mean of y, the mean direction of a periodic one.
+        """Mean of y of shape (n,) or (n, t), the mean direction of a periodic one.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
             Whether to return standard deviations too.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, t), or two of them
         """
         if not return_std:
             return self._each(X, lambda density: density.mean)

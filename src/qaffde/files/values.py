@@ -132,20 +132,17 @@ class Writer:
             case os.PathLike():
                 return os.fspath(value)
             case np.ndarray() if value.dtype.kind in "OU":
-                return self._texts(value, where)
+                if value.ndim != 1 or not all(isinstance(item, str) for item in value):
+                    wrong = f"{where} holds objects other than text; keep such models by pickle"
+                    raise FileError(wrong)
+                return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
             case np.ndarray():
                 return {"array": self._keep(value, where)}
-            case Tensor() if value.is_complex():
-                return {"complex": self._keep(_numpy(torch.view_as_real(value)), where)}
             case Tensor():
-                return {"tensor": self._keep(_numpy(value), where)}
+                tag = "complex" if value.is_complex() else "tensor"
+                plain = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+                return {tag: self._keep(plain.detach().cpu().numpy(), where)}
         return {"object": self.add(value, where)}
-
-    @staticmethod
-    def _texts(value: NDArray[Any], where: str) -> Json:
-        if value.ndim != 1 or not all(isinstance(item, str) for item in value):
-            raise FileError(f"{where} holds objects other than text; keep such models by pickle")
-        return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
 
     def _keep(self, array: NDArray[Any], where: str) -> str:
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
@@ -163,11 +160,10 @@ class Reader:
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        self._arrays = dict(arrays)
+        self._arrays, self._longest = dict(arrays), 0
         self._made: list[Any] = []
         self._sizes: dict[int, dict[str, int]] = {}
         self._lengths: list[int] = []  # of the chains that end in each object
-        self._longest = 0
         self._left = max(MAX_USE, USE_OF_FILE * sum(array.nbytes for array in arrays.values()))
 
     def make(self, objects: Any) -> Any:
@@ -244,10 +240,6 @@ class Reader:
         if name not in self._arrays:
             raise FileError(f"a tensor is missing, or is used twice: {DAMAGED}")
         return self._arrays.pop(name)
-
-
-def _numpy(tensor: Tensor) -> NDArray[Any]:
-    return tensor.detach().cpu().resolve_conj().numpy()
 
 
 def _torch(array: NDArray[Any]) -> Tensor:
