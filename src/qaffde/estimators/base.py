@@ -35,7 +35,6 @@ from qaffde.parameters import (
 )
 from qaffde.schema import Schema
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Summary, select
-from qaffde.selection.plan import check_plan
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
 from qaffde.streams import LARGE, as_chunks
 from qaffde.streams.names import framed
@@ -70,15 +69,16 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
-CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
 SPECIFIED = [field.name for field in fields(ModelSpec)]
 
 
 def check_configs(model: Any) -> dict[str, Any]:
     """Parameters of an estimator, once its configurations and time limit are checked."""
     given = model.get_params(deep=False)
-    for name in CONFIGS.keys() & given.keys():
-        check_kind(name, given[name], CONFIGS[name])
+    training = type(getattr(model, "default_training", TrainingConfig()))
+    kinds = {"training": training, "policy": SelectionPolicy, "compute": ComputeConfig}
+    for name in kinds.keys() & given.keys():
+        check_kind(name, given[name], kinds[name])
     check_positive("time_limit", given["time_limit"], optional=True)
     return dict(given)
 
@@ -141,11 +141,9 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
     compiled = compiled_score(density, compute.torch_dtype, compute.device)
     if compiled is not None and len(rows) <= FEW_ROWS:
         return compiled.of_few(rows)
-    if compiled is None:
-        compute, score, width = DOUBLE, density.log_prob, WIDTH
-    else:
-        score, width = compiled, compiled.width
-    size = compute.rows(width)
+    compute = DOUBLE if compiled is None else compute
+    score = compiled or density.log_prob
+    size = compute.rows(WIDTH if compiled is None else compiled.width)
     with torch.no_grad():
         blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
         log_p = torch.cat([score(x) for x in blocks])
@@ -154,11 +152,7 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
 
 @guard
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
-    """Density estimator with a fitted torch density behind a scikit-learn interface.
-
-    Subclasses set ``density_``, a :class:`qaffde.nn.Density` of the data's columns in their own
-    units, in ``fit``.
-    """
+    """Density estimator whose ``fit`` sets ``density_``, a torch density in the data's units."""
 
     density_: Density
     ensure_all_finite: bool | str = True
@@ -175,7 +169,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Fit the density to the rows of `X`."""
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """Log-density of each row.
+        """Log-density of each row, of shape (n,).
 
         It is against the product of Lebesgue measure, for real and periodic columns, and
         counting measure, for integers, categories and atoms.
@@ -183,12 +177,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame with the columns of the fit
-            A row with gaps (NaN) has the marginal density of what it has, where the estimator
-            has marginals.
-
-        Returns
-        -------
-        ndarray of shape (n,)
+            A row with gaps (NaN) has the marginal density of what it has, where there is one.
         """
         if "density_" not in vars(self):
             check_is_fitted(self)
@@ -227,10 +216,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return getattr(self, "compute", None) or DOUBLE
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Mean log-likelihood of the rows.
-
-        The mean, as in :class:`sklearn.mixture.GaussianMixture`, and not the sum that
-        :class:`sklearn.neighbors.KernelDensity` returns: it compares across sample sizes.
+        """Mean log-likelihood of the rows, as in :class:`sklearn.mixture.GaussianMixture`.
 
         Parameters
         ----------
@@ -267,18 +253,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return outer.location + outer.scale * outer.density.sample(n, generator)
 
     def _validated(
-        self,
-        X: ArrayLike,
-        sample_weight: ArrayLike | None,
-        *,
-        minimum: int = 2,
-        reset: bool = True,
+        self, X: Any, sample_weight: ArrayLike | None, *, minimum: int = 2, reset: bool = True
     ) -> tuple[Tensor, Tensor, Schema | None]:
         """Rows and weights as float64 tensors, and the schema of their columns.
 
-        Rows without weight, or without any value, are dropped. At least `minimum` rows must be
-        left. Their columns are those of the fit from now on, or unless `reset` must be those of
-        the fit so far.
+        Rows without weight, or without any value, are dropped; at least `minimum` must be left.
+        Their columns must be those of the fit so far or, to `reset`, are from now on.
         """
         gaps_fit = reset or self.plan_.schema is not None
         finite = self.ensure_all_finite if gaps_fit else True
@@ -310,10 +290,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return plan.schema
         columns = self._kinds()
         asked = not isinstance(columns, str | None) or columns not in ("auto", None)
-        is_array = isinstance(X, np.ndarray)
-        if not asked and (is_array or as_frame(X) is None):
-            return None
-        return Schema.infer(X, columns)
+        is_frame = not isinstance(X, np.ndarray) and as_frame(X) is not None
+        return Schema.infer(X, columns) if asked or is_frame else None
 
     def _kinds(self) -> Any:
         """Kinds of columns that were asked for."""
@@ -391,15 +369,7 @@ class PlanMixin:
         is_auto = isinstance(self.columns, str) and self.columns == "auto"
         return None if is_auto and not self._takes_tables() else self.columns
 
-    def _given_plan(self, source: Source, method: str) -> Plan | None:
-        """The plan that was given, if it is one of this method for these columns."""
-        if self.plan is None:
-            return None
-        return check_plan(self.plan, method, source.n_columns, source.schema)
-
-    def _selected_plan(
-        self, summary: Summary, spec: ModelSpec, seed: int, run: Run | None
-    ) -> Plan:
-        compute, names = self.compute or DOUBLE, getattr(self, "feature_names_in_", None)
-        more: Any = {"compute": compute, "seed": seed, "names": names, "run": run}
-        return select(summary, spec, policy=self.policy, **more)
+    def _select(self, summary: Summary, spec: ModelSpec, seed: int, run: Run | None) -> Plan:
+        names: Any = getattr(self, "feature_names_in_", None)
+        settings: Any = {"policy": self.policy, "compute": self.compute or DOUBLE}
+        return select(summary, spec, **settings, seed=seed, names=names, run=run)

@@ -296,9 +296,13 @@ class DerivedDensity(BornEstimator):
 
     def __post_init__(self) -> None:
         self.density_, self.schema_ = self.density, self.schema
-        self.n_features_in_ = self.density.n_dims
         if self.feature_names is not None:
             self.feature_names_in_ = self.feature_names
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns."""
+        return self.density.n_dims
 
     def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Return the density as it is: there is nothing to learn."""

@@ -69,9 +69,8 @@ class Comparison:
         if not self.candidates:
             return f"fewer than {MIN_ROWS} rows: not compared"
         head = f"held-out log-likelihood ({self.n_rows:,} rows); of those within one standard "
-        return "\n  ".join(
-            [head + "error of the best, the first is chosen", *map(str, self.candidates)]
-        )
+        head += "error of the best, the first is chosen"
+        return "\n  ".join([head, *map(str, self.candidates)])
 
 
 def fit(
@@ -169,10 +168,8 @@ def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Inde
     line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
     _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
     order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
-    if n < FOLD_ROWS:
-        parts = np.array_split(order, N_FOLDS)
-    else:
-        parts = [order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]]
+    one = order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]
+    parts = np.array_split(order, N_FOLDS) if n < FOLD_ROWS else [one]
     masks = [np.isin(copy_of, part) for part in parts]
     return [(counted[~mask], counted[mask]) for mask in masks]
 

@@ -83,19 +83,11 @@ def resolve_condition(
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Union of disjoint boxes, within sets of categories.
+    """Union of disjoint boxes, within sets of categories."""
 
-    Parameters
-    ----------
-    lower, upper : ndarrays of shape (m, d)
-        Ends of m boxes.
-    sets : dict of {int: ndarray of bool of shape (C,)}
-        Masks of the categories of some columns.
-    """
-
-    lower: Array
+    lower: Array  # of m boxes: (m, d)
     upper: Array
-    sets: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    sets: dict[int, NDArray[np.bool_]] = field(default_factory=dict)  # masks (C,) of some columns
 
 
 def resolve_region(

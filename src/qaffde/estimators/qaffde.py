@@ -13,6 +13,7 @@ from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
 from qaffde.parameters import check_inside, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, Source
+from qaffde.selection.plan import check_plan
 from qaffde.streams import Chunks
 from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
@@ -261,15 +262,15 @@ class QAFFDE(PlanMixin, BornEstimator):
 
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
-        if (given := self._given_plan(source, "closed_form")) is not None:
-            return given
+        if self.plan is not None:
+            return check_plan(self.plan, spec.method, source.n_columns, source.schema)
         seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
         asked = self.verbose or self.time_limit is not None
         run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
         summary = source.summarize(seed, partial(check_inside, spec.ends(d)), brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
-        return self._selected_plan(summary, spec, seed, run)
+        return self._select(summary, spec, seed, run)
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
         """Take over a plan, the sums of all rows on it, and the density where it is known."""

@@ -26,6 +26,7 @@ from qaffde.nn import (
 )
 from qaffde.parameters import check_inside, generator_from
 from qaffde.selection import ModelSpec, Plan, Source
+from qaffde.selection.plan import check_plan
 from qaffde.selection.solver import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
@@ -172,32 +173,31 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         codes = values if encoder is None else _encode_rows(encoder, values)
         memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
         summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
-        given = self._given_plan(source, spec.method)
-        plan = given or peers.first(lambda: self._selected_plan(summary, spec, seed, run))
+        if self.plan is None:
+            plan = peers.first(lambda: self._select(summary, spec, seed, run))
+        else:
+            plan = check_plan(self.plan, spec.method, source.n_columns, source.schema)
+        self.plan_, self.n_fourier_features_ = plan, plan.features.n_features
+        self.rank_, self.history_ = 1, list[History]()
         if plan.schema is not None:
-            sums = memory.total(partial(plan.sums, self._compute()))
-            return self._restore(plan, plan.read(sums), [], 1)
+            self.density_ = plan.read(memory.total(partial(plan.sums, self._compute())))
+            return self
         Z = plan.standardize(codes)
         parts = encoder.parameters() if isinstance(encoder, nn.Module) else ()
         if encoder is not None and any(part.requires_grad for part in parts):
-            born, history = self._learn(plan, Z, values, encoder, weight, seed, run)
+            born, self.history_ = self._learn(plan, Z, values, encoder, weight, seed, run)
         else:
             compute = self._compute()
             space, state, found = maximized_state(plan, Z, weight, config, compute, seed, run)
-            born, history = space.density(state).cpu(), [found]
-        if history[-1].stopped_by == "time_limit":
+            born, self.history_ = space.density(state).cpu(), [found]
+        if self.history_[-1].stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
-        density: Density = plan.complete(born, summary.moments.count)
+        self.rank_, self.density_ = born.rank, plan.complete(born, summary.moments.count)
         if encoder is not None:
-            density = TransformedDensity(density, encoder).requires_grad_(False).eval()
+            behind = TransformedDensity(self.density_, encoder)
+            self.density_ = behind.requires_grad_(False).eval()
         if (file := run.file("search")) is not None:
             file.remove()
-        return self._restore(plan, density, history, born.rank)
-
-    def _restore(self, plan: Plan, density: Density, history: list[History], rank: int) -> Self:
-        """Take over a plan and the density that was found on it."""
-        self.plan_, self.density_, self.history_ = plan, density, history
-        self.rank_, self.n_fourier_features_ = rank, plan.features.n_features
         return self
 
     @property
@@ -271,16 +271,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
             plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
         )
         relative = relative_weight(weight, run)
-        born, history = train_jointly(
-            space,
-            state,
-            around,
-            (inputs[chosen], relative[chosen]),
-            (inputs[valid], relative[valid]),
-            config.loop(run.peers.share_of(BATCH_SIZE), run.left),
-            generator,
-            run,
-        )
+        train, held = ((inputs[rows], relative[rows]) for rows in (chosen, valid))
+        loop = config.loop(run.peers.share_of(BATCH_SIZE), run.left)
+        born, history = train_jointly(space, state, around, train, held, loop, generator, run)
         return born, [convex, history]
 
 

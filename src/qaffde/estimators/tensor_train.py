@@ -1,6 +1,5 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self, cast
 
@@ -9,18 +8,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.base import all_or_nothing, training_of
+from qaffde.estimators.base import all_or_nothing, check_configs, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.kinds import Kind, Real
+from qaffde.kinds import Real
 from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
-from qaffde.parameters import (
-    check_count,
-    check_inside,
-    check_kind,
-    check_positive,
-    generator_from,
-    read_bounds,
-)
+from qaffde.parameters import check_count, check_inside, generator_from, read_bounds
 from qaffde.selection import SelectionPolicy, Source
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.summary import Summary
@@ -132,13 +124,19 @@ class QAFFDETensorTrain(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        self._check()
+        check_configs(self)
+        for name in ("n_features", "bond", "rank"):
+            check_count(name, getattr(self, name), auto=True)
         training: Any = training_of(self)
         run = Run(self.time_limit, training.checkpoint, verbose=bool(self.verbose))
         generator = generator_from(self.random_state)
         seed = generator.initial_seed()
-        rows, weight, asked = self._read(X, sample_weight, seed)
-        policy, summary = self.policy or DEFAULT_POLICY, Summary.of(rows, weight, seed, len(rows))
+        source = self._source(X, sample_weight)
+        rows, weight = source.rows(seed)  # NaN for gaps
+        n, d = rows.shape
+        check_inside(read_bounds(source.ends, d), rows, range(n))
+        asked = [Real()] * d if source.schema is None else source.schema.kinds
+        policy, summary = self.policy or DEFAULT_POLICY, Summary.of(rows, weight, seed, n)
         columns = table_columns(summary, asked, policy, seed, mapped=True, auto=False)
         for column, x in zip(columns, rows.T, strict=True):
             standardize_plain(column, x, weight)
@@ -146,30 +144,12 @@ class QAFFDETensorTrain(BornEstimator):
         kinds = [part for column in columns for part in column.parts]
         given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
         numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
-        config = replace(training.for_rows(len(rows)), **numbers)
+        config = replace(training.for_rows(n), **numbers)
         knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
         train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
         self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
         self.bond_, self.rank_, self.history_ = max(train.bonds), train.end.shape[1], history
         return self
-
-    def _check(self) -> None:
-        for name in ("n_features", "bond", "rank"):
-            check_count(name, getattr(self, name), auto=True)
-        check_kind("training", self.training, TensorTrainConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_positive("time_limit", self.time_limit, optional=True)
-
-    def _read(
-        self, X: Any, sample_weight: ArrayLike | None, seed: int
-    ) -> tuple[Tensor, Tensor, Sequence[Kind]]:
-        """Rows (n, d) with NaN for gaps, their weights and the kinds of the columns."""
-        source = self._source(X, sample_weight)
-        rows, weight = source.rows(seed)
-        if source.schema is None:
-            return rows, weight, [Real()] * rows.shape[1]
-        check_inside(read_bounds(source.schema.ends, rows.shape[1]), rows, range(len(rows)))
-        return rows, weight, source.schema.kinds
 
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
