@@ -83,7 +83,6 @@ class Periodic(Kind):
     Parameters
     ----------
     period : float
-        Values that differ by it are the same.
     start : float, default=0
         Where the circle is cut: values are reported in [start, start + period).
 
@@ -161,10 +160,8 @@ class Atom(Kind):
 
     Parameters
     ----------
-    value : float
-        The common value.
-    rest : Real
-        What the other values can be.
+    value, rest : float, Real
+        The common value, and what the others can be.
 
     Examples
     --------

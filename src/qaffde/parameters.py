@@ -279,11 +279,8 @@ Class = TypeVar("Class", bound=type)
 
 def foreign_settings() -> list[AbstractContextManager[Any]]:
     """Contexts that undo inference mode, autocast and a default device, of which none is ours."""
-    found: list[AbstractContextManager[Any]] = [
-        torch.autocast(device, enabled=False)
-        for device in ("cpu", "cuda")
-        if torch.is_autocast_enabled(device)
-    ]
+    on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    found: list[Any] = [torch.autocast(device, enabled=False) for device in on]
     if torch.is_inference_mode_enabled():
         found.append(torch.inference_mode(False))
     if torch.empty(0).device.type != "cpu":
@@ -343,8 +340,7 @@ NO_MEMORY = "there is not enough memory; use fewer features, or fewer rows or co
 def with_own_settings(function: Function) -> Function:
     """Function that runs without :func:`foreign_settings`, and that refuses masked arrays.
 
-    Memory that runs out is a MemoryError with a message: torch raises a RuntimeError with its
-    internals, Python's own may be empty.
+    Memory that runs out is a MemoryError with a message, also where torch raises another error.
     """
 
     @wraps(function)

@@ -28,21 +28,11 @@ COARSE = 1e-3
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Parameters
-    ----------
-    name : str or int
-        Its name, or its number where it has none.
-    kind : Kind
-        Categories with all their labels.
-    dtype : str
-        As its library writes it.
-    """
-
-    name: str | int
-    kind: Kind
-    dtype: str = "float64"
+    name: str | int  # its number where it has no name
+    kind: Kind  # categories with all their labels
+    dtype: str = "float64"  # as its library writes it
 
     @cached_property
     def codes(self) -> dict[Label, int]:

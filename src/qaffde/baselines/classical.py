@@ -58,15 +58,13 @@ class KDE(DensityEstimator):
 
     .. math:: p(x) = \frac{1}{\sum_i w_i} \sum_i w_i \prod_t n(x_t;\, x_{it},\, h_t)
 
-    It keeps all the rows, and scoring one costs as many kernels as there are rows: no tree leaves
-    any out.
+    Scoring a row costs as many kernels as there are rows: no tree leaves any out.
 
     Parameters
     ----------
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the kernel, in the units of the data. "auto" maximizes the held-out
-        likelihood of a sample of the rows; it and the rules are in proportion to the columns'
-        standard deviations.
+        likelihood of a sample of the rows, in proportion to the columns' deviations.
     random_state : int, RandomState instance or None, default=None
         Chooses that sample.
 

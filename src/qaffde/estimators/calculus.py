@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import (
     Column,
-    Region,
     check_box,
     resolve_columns,
     resolve_condition,
@@ -121,13 +120,12 @@ class BornEstimator(FileMixin, DensityEstimator):
         if isinstance(lower, Mapping):
             if upper is not None:
                 raise ValueError("a region is one dict: {column: (lower, upper), ...}")
-            box = resolve_region(lower, density.n_dims, self._names(), self.schema_)
+            *ends, masks = resolve_region(lower, density.n_dims, self._names(), self.schema_)
         else:
-            low, high = check_box(lower, upper, density.n_dims)
-            box = Region(low[None], high[None])
-        ends = [torch.as_tensor(box.lower), torch.as_tensor(box.upper)]
-        sets = [{k: torch.as_tensor(v) for k, v in box.sets.items()}] if box.sets else []
-        value, error = (float(part.sum()) for part in density.probability(*ends, *sets))
+            ends, masks = [end[None] for end in check_box(lower, upper, density.n_dims)], {}
+        sets = [{k: torch.as_tensor(mask) for k, mask in masks.items()}] if masks else []
+        found = density.probability(*map(torch.as_tensor, ends), *sets)
+        value, error = (float(part.sum()) for part in found)
         return (value, error) if return_error else value
 
     def cdf(self, X: ArrayLike, *, return_error: bool = False) -> Any:

@@ -121,12 +121,12 @@ def fit(
         rows, weight = (tensor.numpy() for tensor in sample)
         is_spent = isinstance(source, Chunks) and not source.again
         X, sample_weight = (rows, weight) if is_spent else (source, None)
-    frame = as_frame(rows)
-    if frame is None:
+    table = as_frame(rows)
+    if table is None:
         table = numbers = np.asarray(rows)
     else:
-        schema, table = Schema.infer(rows, columns), frame
-        columns = {column.name: column.kind for column in schema.columns}
+        schema = Schema.infer(rows, columns)
+        columns = dict(zip(schema.names, schema.kinds, strict=True))
         numbers = schema.encode(rows)
     given = {"columns": columns, "random_state": random_state}
     own = read_weight(weight, numbers)

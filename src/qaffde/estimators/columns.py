@@ -1,7 +1,6 @@
 """Columns by number or name, and boxes of values, as arguments of the calculus."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from numbers import Integral
 from typing import Any
@@ -81,25 +80,15 @@ def resolve_condition(
     return columns, np.atleast_2d(given), given.ndim == 2
 
 
-@dataclass(frozen=True, eq=False)
-class Region:
-    """Union of disjoint boxes, within sets of categories."""
-
-    lower: Array  # of m boxes: (m, d)
-    upper: Array
-    sets: dict[int, NDArray[np.bool_]] = field(default_factory=dict)  # masks (C,) of some columns
-
-
 def resolve_region(
     region: Mapping[Column, Any], n: int, names: Array | None, schema: Schema | None
-) -> Region:
-    """Boxes and sets of a region that is given as {column: values}.
+) -> tuple[Array, Array, dict[int, NDArray[np.bool_]]]:
+    """Ends (m, d) of disjoint boxes, and masks (C,) of the categories of some columns.
 
     Examples
     --------
-    >>> box = resolve_region({"b": (0, None)}, 2, np.array(["a", "b"]), None)
-    >>> box.lower, box.upper
-    (array([[-inf,   0.]]), array([[inf, inf]]))
+    >>> resolve_region({"b": (0, None)}, 2, np.array(["a", "b"]), None)
+    (array([[-inf,   0.]]), array([[inf, inf]]), {})
     """
     intervals: list[list[Interval]] = [[(-np.inf, np.inf)] for _ in range(n)]
     sets = {}
@@ -111,7 +100,7 @@ def resolve_region(
         else:
             intervals[number] = _intervals(column, wanted)
     boxes = np.array(list(product(*intervals)), dtype=np.float64)
-    return Region(boxes[:, :, 0], boxes[:, :, 1], sets)
+    return boxes[:, :, 0], boxes[:, :, 1], sets
 
 
 def _mask(column: TableColumn, wanted: Any) -> NDArray[np.bool_]:

@@ -47,9 +47,8 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     Parameters
     ----------
     n_features : int, default=100
-        Number D of features. All kinds but "random" come in pairs of a cosine and a sine: they
-        round it down to an even number ("lattice", which has a constant too, to an odd one), and
-        give at least one pair (or the constant).
+        Number D of features. All kinds but "random" come in pairs of a cosine and a sine (and
+        "lattice" with a constant): they round it down.
     bandwidth : "scott", "silverman", "median", float or array-like of shape (d,), default="scott"
         Standard deviation h of the kernel, for all columns or for each. Scott's and Silverman's
         rules give each column its own; "median" is the median distance of two rows.
@@ -72,8 +71,7 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     frequencies_ : ndarray of shape (D, d)
     phases_, amplitudes_ : ndarrays of shape (D,)
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (d,)
-        Only where `X` has column names that are all strings.
+    feature_names_in_ : ndarray of str, where X had names
 
     See Also
     --------
@@ -101,7 +99,12 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Find the bandwidth and the frequencies for rows `X` of shape (n, d)."""
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32]).astype(np.float64)
-        self._check_parameters(rows.shape[1])
+        check_count("n_features", self.n_features)
+        check_choice("features", self.features, FEATURES)
+        check_bandwidth(self.bandwidth, rows.shape[1], RULES)
+        if not isinstance(self.squared, bool | np.bool_):
+            raise ValueError(f"squared={self.squared!r} must be True or False")
+        check_lattice(self.features, rows.shape[1])
         generator = generator_from(self.random_state)
 
         self.location_ = rows.mean(0)
@@ -137,14 +140,6 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def _check_parameters(self, d: int) -> None:
-        check_count("n_features", self.n_features)
-        check_choice("features", self.features, FEATURES)
-        check_bandwidth(self.bandwidth, d, RULES)
-        if not isinstance(self.squared, bool | np.bool_):
-            raise ValueError(f"squared={self.squared!r} must be True or False")
-        check_lattice(self.features, d)
 
     def _find_bandwidth(self, X: NDArray[np.float64], generator: Generator) -> NDArray[np.float64]:
         n, d = X.shape

@@ -64,8 +64,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     offset_ : float
         Log-density below which a row is an outlier.
     out_of_fold_scores_ : ndarray of shape (n,)
-        Log-density of each training row, under the density without its fold (and without the
-        rows that were left out).
+        Log-density of each training row, without its fold (and the rows that were left out).
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
@@ -100,6 +99,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         share: Any = FALSE_ALARMS if isinstance(given, str) and given == "auto" else given
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 0.5:
             raise ValueError(f'contamination={given!r} must be "auto" or a number in (0, 0.5]')
+        share = float(share)
         new = QAFFDE(random_state=self.random_state) if self.estimator is None else self.estimator
         self.schema_ = _table_schema(X, new)
         rows = self._rows(X, reset=True, minimum=2)
@@ -111,8 +111,16 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
                 f"all {len(rows)} rows are the same: there is no density to compare rows by"
             )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
-        coded = _of_codes(clone(new), self.schema_)
-        scores = self._fit_distinct(coded, distinct, total, float(share))
+        whole = _of_codes(clone(new), self.schema_).fit(distinct, sample_weight=total)
+        scores = _scores_out_of_fold(whole, distinct, total, self.random_state)
+        trusted = scores >= weighted_quantile(scores, total, max(share, TRIMMED))
+        try:
+            own = clone(whole).fit(distinct[trusted], sample_weight=total[trusted])
+        except ValueError:  # a column that only outliers move is constant without them
+            own = _without(whole, distinct, total, ~trusted)
+        scores = _scores_out_of_fold(own, distinct, total * trusted, self.random_state)
+        judged = scores if given == "auto" else own.score_samples(distinct)
+        self.estimator_, self.offset_ = own, float(weighted_quantile(judged, total, share))
         self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
         return self
@@ -121,17 +129,6 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         """Rows as numbers, codes for categories."""
         finite = True if self.schema_ is None else "allow-nan"
         return read_numbers(self, X, self.schema_, ensure_all_finite=finite, **how)
-
-    def _fit_distinct(self, new: DensityEstimator, X: Array, weight: Array, share: float) -> Array:
-        """Fit to different rows, and return their scores out of fold."""
-        whole = new.fit(X, sample_weight=weight)
-        scores = _scores_out_of_fold(whole, X, weight, self.random_state)
-        trusted = scores >= weighted_quantile(scores, weight, max(share, TRIMMED))
-        self.estimator_ = _fit_core(whole, X, weight, trusted)
-        scores = _scores_out_of_fold(self.estimator_, X, weight * trusted, self.random_state)
-        judged = scores if self.contamination == "auto" else self.estimator_.score_samples(X)
-        self.offset_ = float(weighted_quantile(judged, weight, share))
-        return scores
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of each row, of shape (n,): the lower, the more of an outlier."""
@@ -178,14 +175,6 @@ def _scores_out_of_fold(model: Any, X: Array, weight: Array, random_state: Any) 
         held_out[fold] = True
         scores[fold] = _without(model, X, weight, held_out).score_samples(X[fold])
     return scores
-
-
-def _fit_core(whole: Any, X: Array, weight: Array, trusted: NDArray[np.bool_]) -> Any:
-    """Fit anew to the trusted rows; where they have no density of their own, forget the others."""
-    try:
-        return clone(whole).fit(X[trusted], sample_weight=weight[trusted])
-    except ValueError:  # a column that only outliers move is constant without them
-        return _without(whole, X, weight, ~trusted)
 
 
 def _without(model: Any, X: Array, weight: Array, left_out: NDArray[np.bool_]) -> Any:

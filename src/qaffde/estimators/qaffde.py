@@ -26,7 +26,7 @@ MIN_WEIGHT = 1e-290
 class QAFFDE(PlanMixin, BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
-    Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
+    Fourier features φ turn each row into a state; the mean :math:`\rho = \frac1n \sum_i
     \phi(x_i) \phi(x_i)^\top` is the density matrix of the data (paper, Algorithm 2), and the Born
     rule reads the density from it:
 
@@ -35,7 +35,7 @@ class QAFFDE(PlanMixin, BornEstimator):
     where m is a base measure, G the Gram matrix of the features in it, and
     :math:`V^\top \Lambda V` the leading eigenpairs of ρ. It is a kernel density estimate whose
     scoring cost does not grow with the data, and it integrates to one exactly. Since ρ is a sum,
-    rows can be added (:meth:`partial_fit`), merged and forgotten.
+    rows can be added, merged and forgotten.
 
     Parameters
     ----------
@@ -82,16 +82,14 @@ class QAFFDE(PlanMixin, BornEstimator):
         Seconds. After 70 % of them the search takes its best candidate, with a warning.
     verbose : bool, default=False
         Print progress.
-    policy : SelectionPolicy, optional
-        Constants of the search, and of how ρ is read.
-    compute : ComputeConfig, optional
-        Precision, device and block size.
+    policy, compute : SelectionPolicy, ComputeConfig, optional
+        Constants of the search, and of how ρ is read; precision, device and block size.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     density_ : qaffde.nn.Density
-        The fitted density, a torch module.
+        A torch module.
     bandwidth_ : ndarray of shape (d,)
         Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
@@ -220,8 +218,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         X : array-like of shape (n, d), optional
             Rows that are in the fit.
         decay : float in (0, 1), optional
-            Factor for the weight of every row so far. The density, a mean, stays the same, and so
-            does the effective count; rows that come later weigh more.
+            Factor for the weight of every row so far; rows that come later weigh more.
         sample_weight : array-like of shape (n,), optional
             The weights that the rows have now: those they were added with, times all decay since.
         """

@@ -56,10 +56,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
 
     .. math:: p(x) = m(x)\, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
 
-    but L maximizes the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
-    features in the base measure m makes that likelihood exact and, in :math:`L^\top L`, convex.
-    A ridge on G keeps the density smooth; it is chosen with bandwidth and base measure by
-    held-out likelihood.
+    but L maximizes the likelihood (paper, Algorithm 3), which the Gram matrix G of the features in
+    the base measure m makes exact and, in :math:`L^\top L`, convex. A ridge on G keeps the density
+    smooth; it is chosen with bandwidth and base measure by held-out likelihood.
 
     Parameters
     ----------
@@ -100,20 +99,17 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         Print progress.
     training : TrainingConfig, optional
         Solver, iterations, checkpoint; for a transformation that learns, Adam's settings.
-    policy : SelectionPolicy, optional
-        Constants of the search.
-    compute : ComputeConfig, optional
-        Precision of scoring, and device.
+    policy, compute : SelectionPolicy, ComputeConfig, optional
+        Constants of the search; precision of scoring, and device.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     density_ : qaffde.nn.Density
-        The fitted density, a torch module.
+        A torch module.
     bandwidth_ : ndarray of shape (d,)
-        Bandwidth of the frequencies in the units of the data (or of mapped columns, or a code).
-    ridge_ : float
-    base_measure_ : str
+        Of the frequencies, in the units of the data (or of mapped columns, or a code).
+    ridge_, base_measure_ : float, str
     rank_, n_fourier_features_, n_features_in_ : int
     plan_ : Plan
         ``print(model.plan_)`` shows the choices, and the candidates that were compared.
@@ -169,7 +165,10 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         generator = generator_from(self.random_state)
         seed = peers.first(lambda: int(torch.randint(2**31, (), generator=generator)))
         values, weight = source.rows(seed)
-        encoder = self._own_encoder(run)
+        encoder: Encoder | None = self.transformation if self._is_encoded() else None
+        if isinstance(encoder, nn.Module):
+            encoder = deepcopy(encoder).double()
+            peers.share_(list(encoder.parameters()))  # all processes have the same one
         codes = values if encoder is None else _encode_rows(encoder, values)
         memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
         summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
@@ -237,16 +236,6 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     def _is_encoded(self) -> bool:
         """Whether the transform is a map of the caller's."""
         return not isinstance(self.transformation, str | None)
-
-    def _own_encoder(self, run: Run) -> Encoder | None:
-        """The encoder of this fit; all processes have the same one."""
-        if not self._is_encoded():
-            return None
-        if not isinstance(self.transformation, nn.Module):
-            return self.transformation
-        encoder = deepcopy(self.transformation).double()
-        run.peers.share_(list(encoder.parameters()))
-        return encoder
 
     def _learn(
         self,

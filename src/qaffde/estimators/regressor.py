@@ -126,7 +126,11 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         y : array-like of shape (n,) or (n, t)
         sample_weight : array-like of shape (n,), optional
         """
-        self._check()
+        check_configs(self)
+        for name in ("n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"):
+            check_count(name, getattr(self, name))
+        if not isinstance(self.encoder, nn.Module | None):
+            raise ValueError(f"encoder={self.encoder!r} must be a torch module")
         rows, outputs, weight = self._rows(X, y, sample_weight)
         self.inputs_ = Inputs.of(rows, self.schema_)
         checkpoint = getattr(self.training, "checkpoint", None)
@@ -229,9 +233,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         density = self.predict_distribution(X)
         pit = density.cdf(value)
         if isinstance(density.target.kind, Integer):
-            below = density.cdf(value - 1)
-            random = torch.rand(len(pit), generator=torch.Generator().manual_seed(0))
-            pit = below + (pit - below) * random
+            below, generator = density.cdf(value - 1), torch.Generator().manual_seed(0)
+            pit = below + (pit - below) * torch.rand(len(pit), generator=generator)
         levels = np.linspace(0.05, 0.95, 19)
         inside = np.abs(pit.numpy()[:, None] - 0.5) <= levels / 2
         q = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
@@ -244,13 +247,6 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
             "crps": float(2 * pinball.mean()),
             "log_likelihood": float(self.log_likelihood(X, y).mean()),
         }
-
-    def _check(self) -> None:
-        check_configs(self)
-        for name in ("n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"):
-            check_count(name, getattr(self, name))
-        if not isinstance(self.encoder, nn.Module | None):
-            raise ValueError(f"encoder={self.encoder!r} must be a torch module")
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with NaN for gaps, outputs (n, t) and weights, those of no weight left out."""
@@ -296,16 +292,14 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 
     def _marginals(self, x: Tensor) -> list[BornConditional]:
         """Densities of each output at inputs (n, q)."""
-        n, draws, found = len(x), 1, []
-        generator = torch.Generator().manual_seed(0)
-        for t, density in enumerate(self.densities_):
+        n, found, generator = len(x), [], torch.Generator().manual_seed(0)
+        for density in self.densities_:
             numbers = density.network(x)
             found.append(density.head.average(numbers.reshape(n, -1, numbers.shape[-1])))
-            if t + 1 == len(self.densities_):
+            if density is self.densities_[-1]:
                 break
-            if draws == 1:
-                draws = N_DRAWS
-                x, numbers = (part.repeat_interleave(draws, 0) for part in (x, numbers))
+            if len(found) == 1:
+                x, numbers = (part.repeat_interleave(N_DRAWS, 0) for part in (x, numbers))
             with Noise(generator):
                 y = density.head.average(numbers).sample()
             x = torch.cat([x, seen(density.head.target, y)], 1)
@@ -325,20 +319,12 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Columns as the inputs of a network, of mean zero and variance one.
-
-    Parameters
-    ----------
-    kinds : tuple of Kind
-    location, scale : Tensors of shape (d,)
-    gaps : tuple of bool
-        Whether a column has an indicator of gaps.
-    """
+    """Columns as the inputs of a network, of mean zero and variance one."""
 
     kinds: tuple[Kind, ...]
-    location: Tensor
+    location: Tensor  # (d,)
     scale: Tensor
-    gaps: tuple[bool, ...]
+    gaps: tuple[bool, ...]  # whether a column has an indicator of gaps
 
     @classmethod
     def of(cls, rows: Tensor, schema: Schema | None) -> "Inputs":

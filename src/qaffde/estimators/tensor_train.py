@@ -50,8 +50,7 @@ class QAFFDETensorTrain(BornEstimator):
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
-        Kinds of the columns, as in :class:`QAFFDE`: real numbers, with known ends or without,
-        integers, categories, points of a circle, numbers with one common value.
+        Kinds of the columns, as in :class:`QAFFDE`.
     training : TensorTrainConfig, optional
         Steps, batches, learning rate and ridge; the parameters above come first.
     time_limit : float or None, default=None
@@ -65,11 +64,9 @@ class QAFFDETensorTrain(BornEstimator):
     Attributes
     ----------
     density_ : qaffde.nn.TableDensity
-        The fitted density, a torch module.
-    bond_, rank_ : int
+        A torch module.
+    bond_, rank_, n_features_in_ : int
     history_ : qaffde.training.History
-        Of the training.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
