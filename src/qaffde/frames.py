@@ -58,10 +58,9 @@ def read_columns(X: Any) -> tuple[list[Values], str | None]:
     own = frame.implementation
     library = "pandas" if own.is_pandas_like() else own.value
     named = all(isinstance(name, str) for name in frame.columns)
-    return [
-        _of_series(series, series.name if named else k, library)
-        for k, series in enumerate(frame.iter_columns())
-    ], library
+    names = frame.columns if named else range(len(frame.columns))
+    pairs = zip(frame.iter_columns(), names, strict=True)
+    return [_of_series(series, name, library) for series, name in pairs], library
 
 
 def _of_array(X: Any) -> list[Values]:
@@ -87,12 +86,11 @@ def _of_series(series: Any, name: str | int, library: str) -> Values:
         moments = series.cast(nw.Datetime("us")) if kind == nw.Date else series
         days = np.array(moments.dt.timestamp("us").cast(nw.Float64).to_numpy()) / DAY
         return Values(name, dtype, days)
-    gaps = series.is_null().to_list()
-    given = [None if gap else v for gap, v in zip(gaps, series.to_list(), strict=True)]
+    given = [None if is_gap(value) else value for value in series.to_list()]
     if kind in (nw.Categorical, nw.Enum):
         words = "Enum" if kind == nw.Enum else "Categorical"
         return Values(name, words, _objects(given), _labels(series, given))
-    if kind in (nw.String, nw.Boolean, nw.Object) or all(gaps):
+    if kind in (nw.String, nw.Boolean, nw.Object) or series.is_null().all():
         return Values(name, dtype, tidy(name, given))
     raise ValueError(
         f"column {name!r} has the dtype {dtype}, which is neither numbers, text, bools, dates nor "

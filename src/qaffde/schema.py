@@ -52,14 +52,13 @@ class Column:
 
     def decode(self, numbers: Array) -> Values:
         """Values in the column's dtype from numbers of shape (n,)."""
-        if isinstance(self.kind, Category):
-            labels = self.kind.values or ()
-            values = np.empty(len(numbers), dtype=object)
-            values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
-            own = labels if self.dtype in ("Categorical", "Enum") else None
-            return Values(self.name, self.dtype, values, own)
-        whole = "int" in self.dtype.lower()
-        return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
+        if not isinstance(self.kind, Category):
+            whole = "int" in self.dtype.lower()
+            return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
+        labels, values = self.kind.values or (), np.empty(len(numbers), dtype=object)
+        values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
+        own = labels if self.dtype in ("Categorical", "Enum") else None
+        return Values(self.name, self.dtype, values, own)
 
     def check(self, numbers: Array) -> None:
         """Reject numbers of shape (n,) that the kind does not have; gaps may be."""
@@ -162,7 +161,7 @@ class Schema:
                 auto = columns is not None and library is not None
                 kind = _found_kind(values) if auto else _real(values)
             elif isinstance(kind, Category) and kind.values is None:
-                kind = Category(_labels(values))
+                kind = _category(values)
             found.append(Column(values.name, kind, values.dtype))
         return cls(tuple(found), library)
 
@@ -210,10 +209,8 @@ class Schema:
             have = {values.name: values for values in given}
             for name in self.names:
                 if name not in have:
-                    raise ValueError(
-                        f"the table lacks the column {name!r}, which the fit had; it has "
-                        f"{_few(have)}"
-                    )
+                    lacks = f"the table lacks the column {name!r}, which the fit had; it has "
+                    raise ValueError(lacks + _few(have))
             given = [have[name] for name in self.names]
         if len(given) != len(self.columns):
             raise ValueError(
@@ -281,15 +278,15 @@ def asked_kinds(columns: Any, names: Sequence[str | int]) -> dict[int, Kind]:
 def _found_kind(given: Values) -> Kind:
     """Kind of a column of a frame, from its dtype and values."""
     if not given.is_numeric:
-        labels = _labels(given)
-        n_known = len(given.known)
+        category, n_known = _category(given), len(given.known)
+        labels = category.values or ()
         if given.labels is None and 20 < len(labels) > n_known / 2:
             raise ValueError(
                 f"column {given.name!r} has {len(labels)} different texts in {n_known} rows, so "
                 "it names the rows; drop it, or keep it with "
                 f"columns={{{given.name!r}: 'category'}}"
             )
-        return Category(labels)
+        return category
     numbers = given.values[np.isfinite(given.values)]
     values, counts = np.unique(numbers, return_counts=True)
     _reject_empty(given, values)
@@ -317,15 +314,15 @@ def _real(given: Values) -> Real:
     return Real()
 
 
-def _labels(given: Values) -> tuple[Label, ...]:
-    """All categories of a column: those of its dtype, or those seen, sorted."""
+def _category(given: Values) -> Category:
+    """Category with all labels of a column: those of its dtype, or those seen, sorted."""
     labels = given.labels
     if labels is None:
         seen = set(given.known)
         labels = (False, True) if seen and seen <= {False, True} else tuple(sorted(seen))
     _reject_empty(given, labels)
     try:
-        return Category(labels).values or ()
+        return Category(labels)
     except ValueError as error:
         raise ValueError(f"column {given.name!r}: {error}") from None
 

@@ -193,19 +193,13 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Numbers of shape (n, d) as a table like that of the fit."""
         return rows if self.schema_ is None else self.schema_.decode(rows)
 
-    def _is_ready(self, X: object) -> bool:
+    def _is_ready(self, X: Any) -> bool:
         """Whether rows need no validation, which takes longer than scoring one row."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype == np.float64
-            and X.ndim == 2
-            and X.shape[1] == getattr(self, "n_features_in_", None)
-            and len(X) > 0
-            and X.flags.c_contiguous
-            and not hasattr(self, "feature_names_in_")
-            and self.schema_ is None
-            and bool(np.isfinite(X).all())
-        )
+        if type(X) is not np.ndarray or self.schema_ or hasattr(self, "feature_names_in_"):
+            return False
+        is_matrix = X.dtype == np.float64 and X.ndim == 2 and X.flags.c_contiguous
+        fits = is_matrix and len(X) and X.shape[1] == getattr(self, "n_features_in_", None)
+        return bool(fits and np.isfinite(X).all())
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
@@ -221,8 +215,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n, d)
-        y : None
-            Ignored.
+        y : ignored
         """
         return float(self.score_samples(X).mean())
 
@@ -261,11 +254,9 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Their columns must be those of the fit so far or, to `reset`, are from now on.
         """
         gaps_fit = reset or self.plan_.schema is not None
-        finite = self.ensure_all_finite if gaps_fit else True
+        how: Any = {"ensure_all_finite": self.ensure_all_finite if gaps_fit else True}
         schema = self._schema(X) if reset else self.schema_
-        rows = read_numbers(
-            self, X, schema, reset=reset, check=True, ensure_all_finite=finite, minimum=minimum
-        )
+        rows = read_numbers(self, X, schema, reset=reset, check=True, minimum=minimum, **how)
         weight = read_weight(sample_weight, rows)
         gaps = np.isnan(rows)
         kept = (weight > 0) & ~gaps.all(1)

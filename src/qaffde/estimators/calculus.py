@@ -104,17 +104,16 @@ class BornEstimator(FileMixin, DensityEstimator):
         ----------
         lower, upper : float or array-like of shape (d,)
             May be infinite. Or, in place of both, a dict of {column: values}: a pair
-            ``(lower, upper)`` with None for an open end, a value, or a list of values; real
-            columns take a pair. A pair of a periodic column may go over its cut: ``(22, 4)``.
+            ``(lower, upper)`` with None for an open end, a value, or a list of values. A pair of a
+            periodic column may go over its cut: ``(22, 4)``.
         return_error : bool, default=False
             Whether to return the error as well.
 
         Returns
         -------
-        probability : float
-        error : float
-            Zero where the probability is exact. Otherwise half the width of its 99 % confidence
-            interval. Only with `return_error`.
+        probability, error : float
+            The error, only with `return_error`, is zero where the probability is exact, otherwise
+            half the width of its 99 % confidence interval.
         """
         density: Any = self._mixture()
         if isinstance(lower, Mapping):
@@ -193,17 +192,11 @@ class BornEstimator(FileMixin, DensityEstimator):
         return with_index(self._table(filled.numpy()), X)
 
     def mean(self) -> Array:
-        """Mean of the density, of shape (d,).
-
-        In closed form; of columns with a map by quadrature, to about 1e-8 of their deviation.
-        """
+        """Mean of the density, of shape (d,); to about 1e-8 of the deviation of mapped columns."""
         return self._mixture().mean().numpy()
 
     def covariance(self) -> Array:
-        """Covariance of the density, of shape (d, d).
-
-        In closed form; of columns with a map by quadrature, to about 1e-6 of their deviations.
-        """
+        """Covariance of the density, (d, d); to about 1e-6 of the deviations of mapped columns."""
         covariance = self._mixture().covariance().numpy()
         if not np.isfinite(covariance).all():
             raise ValueError("the variance of a column overflows; divide the column first")

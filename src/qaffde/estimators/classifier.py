@@ -63,15 +63,13 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features; "auto" is up to 1000. A closed form keeps one D × D matrix
-        for each class.
+        Number D of Fourier features; "auto" is up to 1000.
     bandwidth : "auto", float or array of q floats, default="auto"
         Bandwidth of the frequencies, in the units of the data (of the code behind an encoder).
     rank : int, float or "auto", default="auto"
         Of each density matrix: a number, or a share of D; for gradient training "auto" is 20.
     features : {"auto", "sobol", "orthogonal", "paired", "random", "adaptive"}, default="auto"
-        How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
-        random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
+        How frequencies are found, as in :class:`QAFFDE`.
     method : {"auto", "generative", "direct", "square_root", "pretty_good", "coherent", "gradient"}
         "auto" maximizes the likelihood of the classes of held-out rows over the closed forms
         "square_root", "pretty_good" and "coherent", see ``qaffde.training.classes``; "generative"
@@ -108,13 +106,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     density_ : torch module
         Maps rows of shape (n, d) to log-densities of shape (n, C).
     plan_ : Plan
-        ``print(model.plan_)`` shows the choices, and the candidates that were compared.
+        Choices, and the candidates that were compared; print it.
     sums_ : ClassSums or None
         Sums over the rows of each class; None after gradient training.
     history_ : list of qaffde.training.History
-    bandwidth_ : ndarray of shape (q,)
     n_components_, rank_, n_fourier_features_, n_features_in_ : int
-    measurement_, ridge_ : str, float
+    bandwidth_, measurement_, ridge_ : ndarray of shape (q,), str, float
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -254,9 +251,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @property
     def is_trained(self) -> bool:
         """Whether a fit trains by gradient descent: as the plan says, or else `method`."""
-        if isinstance(self.plan, Plan):
-            return self.plan.measurement == "gradient"
-        return bool(self.method == "gradient")
+        measured = self.plan.measurement if isinstance(self.plan, Plan) else self.method
+        return bool(measured == "gradient")
 
     @property
     def density_(self) -> Density:
@@ -305,18 +301,11 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         return select(summary, spec, policy=self.policy, seed=seed, run=run)
 
     def _rows(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        classes: NDArray[Any] | None = None,
-        *,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool = True
     ) -> LabeledRows:
         """Rows of positive weight; their classes, if not given, become `classes_`."""
-        rows, labels = validate_data(
-            self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2 if reset else 1, reset=reset
-        )
+        how = {"dtype": FLOATS, "order": "C", "ensure_min_samples": 2 if reset else 1}
+        rows, labels = validate_data(self, X, y, reset=reset, **how)
         check_classification_targets(labels)
         weight = read_weight(sample_weight, rows)
         if self.class_weight is not None:

@@ -89,8 +89,7 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame with kinds of columns and gaps
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Copies of a row are one row of their weight: in two folds each would raise the score
             of the other.

@@ -44,11 +44,6 @@ class FileMixin:
         Parameters
         ----------
         path : str or path
-
-        Raises
-        ------
-        qaffde.FileError
-            If its density has no ONNX form.
         """
         check_is_fitted(self)
         inner: Any = getattr(self, "estimator_", self)

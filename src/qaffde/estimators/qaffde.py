@@ -138,8 +138,7 @@ class QAFFDE(PlanMixin, BornEstimator):
             of them, a ``pyarrow.dataset.Dataset``, an iterator of chunks, and whatever
             :func:`qaffde.streams.chunks` makes. The plan of an iterator, which can be read once,
             is selected on its first 100 000 rows, as in `partial_fit`.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
@@ -170,8 +169,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         X : array-like of shape (n, d), or a source of chunks as in `fit`
             At least two rows in the first call. Rows beyond the ends of the plan, where it has
             any, are an error.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
         """
         first = not self.__sklearn_is_fitted__()

@@ -152,8 +152,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
             Every iteration needs all rows, so a source of chunks as in :meth:`QAFFDE.fit` is
             fitted by a random sample of a million rows, or by the first million of an iterator.
             For more than fits into memory see :func:`qaffde.distributed.fit_shard`.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """

@@ -211,7 +211,7 @@ RECIPES |= {
 }
 
 
-def fitted(model: BaseEstimator) -> bool:
+def fitted(model: Any) -> bool:
     """Whether an estimator was fitted; a fit that failed leaves only the columns."""
     if hasattr(model, "__sklearn_is_fitted__"):
         return bool(model.__sklearn_is_fitted__())
@@ -267,8 +267,8 @@ def _parameters(f: Fields, name: str, values: Any, kind: Any) -> None:
         item(hints[key])(f, key, values[key])
     columns = values.get("columns")
     if isinstance(columns, tuple) and all(isinstance(pair, tuple) for pair in columns):
-        f.require(all(len(pair) == 2 for pair in columns), "columns", "are no pairs")
-        f.require(all(isinstance(key, str | int) for key, _ in columns), "columns", "have no key")
+        fits = all(len(pair) == 2 and isinstance(pair[0], str | int) for pair in columns)
+        f.require(fits, "columns", "are no pairs of a key and a kind")
         values["columns"] = dict(columns)
 
 

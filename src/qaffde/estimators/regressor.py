@@ -194,10 +194,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         """Log-density of y (n,) or (n, t) at each row, of shape (n,); exact."""
         x, outputs = self._inputs(X), _outputs(y)
         if outputs.shape != (len(x), len(self.densities_)):
-            raise ValueError(
-                f"y has shape {np.shape(y)}, but X has {len(x)} rows and the fit "
-                f"{len(self.densities_)} outputs"
-            )
+            fit = f"X has {len(x)} rows and the fit {len(self.densities_)} outputs"
+            raise ValueError(f"y has shape {np.shape(y)}, but {fit}")
         total = torch.zeros(len(x), dtype=torch.float64)
         for density, value in zip(self.densities_, outputs.T, strict=True):
             total += density(x).double().log_prob(value)
@@ -240,19 +238,14 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         q = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
         away = value.numpy()[:, None] - self.predict_quantile(X, q)
         pinball = np.maximum(q * away, (q - 1) * away)
-        return {
-            "pit": pit.numpy(),
-            "levels": levels,
-            "coverage": inside.mean(0),
-            "crps": float(2 * pinball.mean()),
-            "log_likelihood": float(self.log_likelihood(X, y).mean()),
-        }
+        crps, likelihood = float(2 * pinball.mean()), float(self.log_likelihood(X, y).mean())
+        found = {"pit": pit.numpy(), "levels": levels, "coverage": inside.mean(0), "crps": crps}
+        return {**found, "log_likelihood": likelihood}
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with NaN for gaps, outputs (n, t) and weights, those of no weight left out."""
-        self.schema_ = None
-        if as_frame(X) is not None or self.columns not in ("auto", None):
-            self.schema_ = Schema.infer(X, self.columns)
+        asked = as_frame(X) is not None or self.columns not in ("auto", None)
+        self.schema_ = Schema.infer(X, self.columns) if asked else None
         rows, outputs = self._numbers(X, reset=True, minimum=2), _outputs(y)
         self.is_single_ = np.ndim(np.asarray(y)) == 1
         if len(rows) != len(outputs):
@@ -284,9 +277,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         for kind, y in zip(kinds, outputs.T, strict=True):
             if not isinstance(kind, Real | Integer | Periodic):
                 raise ValueError(f"y is {kind}; use QAFFDEClassifier for categories")
-            if not Target(kind).encode(y)[1].isfinite().all() or (
-                isinstance(kind, Integer) and (y != y.round()).any()
-            ):
+            broken = isinstance(kind, Integer) and bool((y != y.round()).any())
+            if broken or not Target(kind).encode(y)[1].isfinite().all():
                 raise ValueError(f"y has values that are not {kind}; values on an end are none")
         return kinds
 

@@ -116,8 +116,7 @@ class QAFFDETensorTrain(BornEstimator):
         X : array-like of shape (n, d), or a source of chunks
             A source of chunks, as in :meth:`QAFFDE.fit`, or a Dask collection as a
             :class:`qaffde.distributed.DaskSource`, is fitted by a sample of a million rows.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
