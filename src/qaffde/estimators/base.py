@@ -36,12 +36,13 @@ from qaffde.parameters import (
 from qaffde.schema import Schema
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Summary, select
 from qaffde.selection.summary import ChunkSource, MemorySource, Source
-from qaffde.streams import LARGE, as_chunks
+from qaffde.streams import LARGE, Chunks, as_chunks
 from qaffde.streams.names import framed
 from qaffde.training import TrainingConfig
 from qaffde.training.run import Run
 
 Array = NDArray[np.float64]
+RowsLike = ArrayLike | Chunks | Source
 WIDTH = 1000
 """Numbers that a density of unknown build is taken to compute for a row."""
 Method = TypeVar("Method", bound=Callable[..., Any])

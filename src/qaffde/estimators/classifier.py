@@ -172,11 +172,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @available_if(_adds_rows)
     @all_or_nothing
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, classes: Any = None, sample_weight: Any = None
     ) -> Self:
         """Add rows to the fit.
 

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import PlanMixin, all_or_nothing, spec_of
+from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
 from qaffde.parameters import check_inside, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, Source
 from qaffde.selection.plan import check_plan
-from qaffde.streams import Chunks
 from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
@@ -123,12 +122,7 @@ class QAFFDE(PlanMixin, BornEstimator):
     _density: Density | None = field(init=False)
 
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
@@ -151,10 +145,7 @@ class QAFFDE(PlanMixin, BornEstimator):
 
     @all_or_nothing
     def partial_fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Add rows to the fit.
 

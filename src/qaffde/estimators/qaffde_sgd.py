@@ -12,7 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import PlanMixin, all_or_nothing, check_configs, spec_of, training_of
+from qaffde.estimators.base import (
+    PlanMixin,
+    RowsLike,
+    all_or_nothing,
+    check_configs,
+    spec_of,
+    training_of,
+)
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import (
     BornDensity,
@@ -29,7 +36,6 @@ from qaffde.selection import ModelSpec, Plan, Source
 from qaffde.selection.plan import check_plan
 from qaffde.selection.solver import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
-from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, hold_out
 from qaffde.training.closed_form import effective_count
 from qaffde.training.joint import train_jointly
@@ -138,12 +144,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     training: TrainingConfig | None = None
 
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters

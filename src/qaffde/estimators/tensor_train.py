@@ -8,16 +8,15 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.base import all_or_nothing, check_configs, training_of
+from qaffde.estimators.base import RowsLike, all_or_nothing, check_configs, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.kinds import Real
 from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
 from qaffde.parameters import check_count, check_inside, generator_from, read_bounds
-from qaffde.selection import SelectionPolicy, Source
+from qaffde.selection import SelectionPolicy
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
-from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
@@ -103,12 +102,7 @@ class QAFFDETensorTrain(BornEstimator):
         return tags
 
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
