@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from qaffde.estimators.base import DensityEstimator, all_or_nothing, check_configs, training_of
+from qaffde.estimators.base import DensityEstimator, all_or_nothing, training_of
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import generator_from
 from qaffde.selection.summary import Moments, units
@@ -126,5 +126,4 @@ class TrainedEstimator(DensityEstimator):
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked."""
-        check_configs(self)
         return training_of(self)

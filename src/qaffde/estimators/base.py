@@ -92,7 +92,8 @@ def spec_of(model: Any, **fixed: Any) -> ModelSpec:
 
 
 def training_of(model: Any) -> TrainingConfig:
-    """Training settings of an estimator, whose kind is checked."""
+    """Training settings of an estimator, once its configurations are checked."""
+    check_configs(model)
     usual = getattr(model, "default_training", TrainingConfig())
     config: TrainingConfig = usual if model.training is None else model.training
     if config.checkpoint is not None and model.random_state is None:

@@ -12,14 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import (
-    PlanMixin,
-    RowsLike,
-    all_or_nothing,
-    check_configs,
-    spec_of,
-    training_of,
-)
+from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import (
     BornDensity,
@@ -157,7 +150,6 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        check_configs(self)
         config = self._config()
         source = self._source(X, sample_weight)
         spec, peers = self._spec(source), source.peers

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.base import RowsLike, all_or_nothing, check_configs, training_of
+from qaffde.estimators.base import RowsLike, all_or_nothing, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.kinds import Real
 from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
@@ -114,7 +114,6 @@ class QAFFDETensorTrain(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        check_configs(self)
         for name in ("n_features", "bond", "rank"):
             check_count(name, getattr(self, name), auto=True)
         training: Any = training_of(self)
