@@ -135,14 +135,13 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
         check_choice("bandwidth", value, rules)
         return None
     h = _numbers(value)
-    fine = not isinstance(value, bool) and h.ndim <= 1 and h.size in (1, n_dims)
-    _require(
-        fine and ((h >= 1 / MAX_BANDWIDTH) & (h <= MAX_BANDWIDTH)).all(),
-        "bandwidth",
-        value,
+    least, most = 1 / MAX_BANDWIDTH, MAX_BANDWIDTH
+    fits = not isinstance(value, bool) and h.ndim <= 1 and h.size in (1, n_dims)
+    wanted = (
         f"one of {', '.join(rules)}, a positive number, or one positive number for each of the "
-        f"{n_dims} columns, between {1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}",
+        f"{n_dims} columns, between {least:g} and {most:g}"
     )
+    _require(fits and ((h >= least) & (h <= most)).all(), "bandwidth", value, wanted)
     return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
 
 
@@ -160,10 +159,10 @@ def read_bounds(bounds: Any, d: int) -> Tensor | None:
         return None
     ends = _numbers(bounds)
     wanted = (
-        f"a pair (lower, upper) or one pair for each of the {d} columns; None in a pair leaves "
-        "that end to the data"
+        f"a pair (lower, upper) or one pair for each of the {d} columns; None in a pair leaves"
     )
-    _require(ends.shape in ((2,), (1, 2), (d, 2)), "bounds", bounds, wanted)
+    fits = ends.shape in ((2,), (1, 2), (d, 2))
+    _require(fits, "bounds", bounds, f"{wanted} that end to the data")
     ends = np.broadcast_to(np.where(np.isinf(ends), np.nan, ends), (d, 2))
     if (ends[:, 0] >= ends[:, 1]).any():
         column = int(np.argmax(ends[:, 0] >= ends[:, 1]))

@@ -77,8 +77,7 @@ class TrainedEstimator(DensityEstimator):
 
     default_training: ClassVar[TrainingConfig]
     _max_held_out: ClassVar[int | None] = None
-    _listener: Report | None = field(default=None, init=False)
-    """Called with the history after every evaluation, in place of what `verbose` prints."""
+    _listener: Report | None = field(default=None, init=False)  # in place of what `verbose` prints
 
     @abstractmethod
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:

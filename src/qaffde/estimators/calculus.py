@@ -58,8 +58,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         Parameters
         ----------
         values : dict of {int or str: value or array of shape (m,)}
-            Value of each given column: a number, or the label of a category. Arrays stand for m
-            conditions at once.
+            Value of each given column: a number, or the label of a category; or m of them.
 
         Returns
         -------
@@ -136,11 +135,6 @@ class BornEstimator(FileMixin, DensityEstimator):
             Infinite values are allowed.
         return_error : bool, default=False
             Whether to return the error of each row as well.
-
-        Returns
-        -------
-        cdf, error : ndarrays of shape (n,)
-            The error only with `return_error`.
         """
         rows = self._rows(X, ensure_all_finite=False)
         if rows.isnan().any():

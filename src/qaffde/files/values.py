@@ -1,10 +1,10 @@
 """Values of a model as JSON and arrays, and back.
 
-A header lists objects, each after those that it refers to, so that they are made one by one
-without recursion. A value is plain (None, bool, number, text or a list of values) or an object
-with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``, ``{"dict": {...}}``, ``{"texts": [...]}``
-(an array of them), ``{"array": name}`` and ``{"tensor": name}`` (in the file's tensors),
-``{"complex": name}`` (a tensor of pairs), ``{"object": number}`` (earlier in the list).
+A header lists objects, each after those that it refers to. A value is plain (None, bool, number,
+text or a list of values) or an object with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``,
+``{"dict": {...}}``, ``{"texts": [...]}`` (an array of them), ``{"array": name}`` and
+``{"tensor": name}`` (in the file's tensors), ``{"complex": name}`` (a tensor of pairs),
+``{"object": number}`` (earlier in the list).
 """
 
 import math
@@ -47,10 +47,9 @@ class Recipe:
     """How objects of one class are taken apart, and made of what a file says of them.
 
     `specs` are the checks of its fields, in this order, and `rules` look at all fields together
-    once each has passed its own. Without specs, the fields are the parameters of the class, which
-    checks them itself; those that a file lacks have their defaults. `take` returns the fields of
-    an object, by default its attributes of those names, and `make` the object of its fields, which
-    are parameters of the class by default. A file must have all `required` fields, by default all.
+    afterwards. Without specs, the fields are the parameters of the class, which checks them
+    itself, and may lack. `take` returns the fields of an object, by default its attributes, and
+    `make` the object of its fields. A file must have all `required` fields, by default all.
     """
 
     def __init__(
