@@ -158,10 +158,7 @@ def _of_codes(estimator: Any, schema: Schema | None) -> Any:
     """The estimator, for rows in which categories are their codes."""
     if schema is None:
         return estimator
-    kinds = [
-        Category(tuple(range(len(column.codes)))) if column.codes else column.kind
-        for column in schema.columns
-    ]
+    kinds = [Category(tuple(c.codes.values())) if c.codes else c.kind for c in schema.columns]
     return estimator.set_params(columns=kinds)
 
 
