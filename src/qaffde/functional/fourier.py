@@ -67,13 +67,7 @@ def clipped(array: Array, low: float, high: float) -> Array:
 
 
 def gamma_from_bandwidth(h: Tensor) -> Tensor:
-    """Turn bandwidths into the paper's γ = 1/(2h²): the only place where this is done.
-
-    Parameters
-    ----------
-    h : Tensor, any shape
-        Standard deviation of the kernel, one per column or one for all.
-    """
+    """The paper's γ = 1/(2h²) of bandwidths h of any shape: the only place where this is done."""
     return 0.5 / h.square()
 
 
@@ -82,8 +76,7 @@ def gaussian_kernel(X: Tensor, Y: Tensor, h: Tensor) -> Tensor:
 
     Parameters
     ----------
-    X : Tensor of shape (n, d)
-    Y : Tensor of shape (m, d)
+    X, Y : Tensors of shapes (n, d), (m, d)
     h : Tensor of shape () or (d,)
         Bandwidth.
 
@@ -103,19 +96,12 @@ def gaussian_kernel(X: Tensor, Y: Tensor, h: Tensor) -> Tensor:
 
 
 def log_kernel_mass(h: Tensor, n_dims: int) -> Tensor:
-    r"""Logarithm of :math:`M_\gamma = \int k_\gamma(x, y)\,dy = (2 \pi h^2)^{d/2}`.
-
-    Parameters
-    ----------
-    h : Tensor of shape () or (d,)
-        Bandwidth.
-    n_dims : int
-        The dimension d.
-    """
+    r"""Logarithm of :math:`M_\gamma = \int k_\gamma(x, y)\,dy = (2 \pi h^2)^{d/2}`."""
     return 0.5 * (math.pi / gamma_from_bandwidth(h)).log().expand(n_dims).sum()
 
 
 Frequencies = tuple[Tensor, Tensor, Tensor]
+MakeFrequencies = Callable[[int, Tensor, Tensor, Generator], Frequencies]
 
 
 def fourier_features(X: Tensor, W: Tensor, b: Tensor, a: Tensor) -> Tensor:
@@ -150,48 +136,47 @@ def random_frequencies(
     n_features: int, h: Tensor, period: Tensor, generator: Generator
 ) -> Frequencies:
     """Rahimi and Recht's features, the paper's: Gaussian frequencies, uniform phases."""
-    Z = torch.randn(n_features, len(h), generator=generator, dtype=h.dtype)
+    W = _gaussian(n_features, h, generator) * _spectral_scale(h)
     b = 2 * math.pi * torch.rand(n_features, generator=generator, dtype=h.dtype)
-    return Z * _spectral_scale(h), b, _equal_amplitudes(n_features, h)
+    return W, b, torch.full_like(b, math.sqrt(2 / n_features))
 
 
-def paired_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Gaussian frequencies, each as a cosine and a sine: ‖φ(x)‖ is the same for every x."""
-    Z = torch.randn(_n_pairs(n_features), len(h), generator=generator, dtype=h.dtype)
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * len(Z), h)[: len(Z)])
+def _paired(draw: Callable[[int, Tensor, Generator], Tensor]) -> MakeFrequencies:
+    """Normal draws as frequencies, each with a cosine and a sine: ‖φ(x)‖ is the same for all x."""
+
+    def make(n_features: int, h: Tensor, period: Tensor, generator: Generator) -> Frequencies:
+        n = max(n_features // 2, 1)
+        W = draw(n, h, generator) * _spectral_scale(h)
+        return _pair(W, torch.full((n,), math.sqrt(1 / n), dtype=h.dtype))
+
+    return make
 
 
-def orthogonal_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Orthogonal random features (Yu et al., 2016), paired.
+def _gaussian(n: int, h: Tensor, generator: Generator) -> Tensor:
+    return torch.randn(n, len(h), generator=generator, dtype=h.dtype)
+
+
+def _orthogonal(n: int, h: Tensor, generator: Generator) -> Tensor:
+    """Orthogonal random features (Yu et al., 2016).
 
     Blocks of d orthogonal directions with independent χ_d lengths: up to sign, which a cosine
     and sine pair does not see, each frequency has the law of a Gaussian one, but within a block
     they do not repeat each other.
     """
-    n, d = _n_pairs(n_features), len(h)
-    blocks = torch.randn(-(-n // d), d, d, generator=generator, dtype=h.dtype)
-    Q = torch.linalg.qr(blocks).Q
-    lengths = torch.randn(len(blocks), d, d, generator=generator, dtype=h.dtype).norm(dim=-1)
-    Z = (Q * lengths[..., None]).reshape(-1, d)[:n]
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * n, h)[:n])
+    d = len(h)
+    shape = -(-n // d), d, d
+    blocks, lengths = (torch.randn(shape, generator=generator, dtype=h.dtype) for _ in range(2))
+    return (torch.linalg.qr(blocks).Q * lengths.norm(dim=-1)[..., None]).reshape(-1, d)[:n]
 
 
-def sobol_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Quasi-Monte Carlo frequencies, paired: scrambled Sobol points through the normal quantile.
+def _sobol(n: int, h: Tensor, generator: Generator) -> Tensor:
+    """Quasi-Monte Carlo: scrambled Sobol points through the normal quantile.
 
     Sobol points are balanced in powers of two only, so the next power is drawn and its head kept.
     """
-    n = _n_pairs(n_features)
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     points = qmc.Sobol(len(h), rng=seed).random_base2(max(n - 1, 1).bit_length())[:n]
-    Z = torch.special.ndtri(torch.as_tensor(points, dtype=torch.float64)).to(h)
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * n, h)[:n])
+    return torch.special.ndtri(torch.as_tensor(points, dtype=torch.float64)).to(h)
 
 
 def lattice_frequencies(
@@ -222,11 +207,11 @@ def lattice_frequencies(
     return W[keep], b[keep], a[keep]
 
 
-FREQUENCIES: dict[str, Callable[[int, Tensor, Tensor, Generator], Frequencies]] = {
+FREQUENCIES: dict[str, MakeFrequencies] = {
     "random": random_frequencies,
-    "paired": paired_frequencies,
-    "orthogonal": orthogonal_frequencies,
-    "sobol": sobol_frequencies,
+    "paired": _paired(_gaussian),
+    "orthogonal": _paired(_orthogonal),
+    "sobol": _paired(_sobol),
     "lattice": lattice_frequencies,
 }
 
@@ -234,14 +219,6 @@ FREQUENCIES: dict[str, Callable[[int, Tensor, Tensor, Generator], Frequencies]] 
 def _spectral_scale(h: Tensor) -> Tensor:
     """Standard deviation √γ of the spectrum of k_{γ/2}."""
     return gamma_from_bandwidth(h).sqrt()
-
-
-def _n_pairs(n_features: int) -> int:
-    return max(n_features // 2, 1)
-
-
-def _equal_amplitudes(n_features: int, h: Tensor) -> Tensor:
-    return torch.full((n_features,), math.sqrt(2 / n_features), dtype=h.dtype)
 
 
 def _pair(W: Tensor, a: Tensor) -> Frequencies:

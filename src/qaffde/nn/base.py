@@ -77,6 +77,10 @@ class Density(nn.Module, ABC):
         value: T = kept.values[name]
         return value
 
+    def expansion(self) -> Any:
+        """The density as a sum of trigonometric terms, computed anew by every call."""
+        raise TypeError(f"{type(self).__name__} is not a sum of trigonometric terms")
+
     def learns(self) -> bool:
         """Whether gradients with respect to a parameter are asked for."""
         parts = chain(self.parameters(), self.buffers())

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any
 
 import torch
@@ -189,6 +188,12 @@ class BornDensity(FormulaDensity):
         generator = torch.default_generator if generator is None else generator
         return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
 
+    def expansion(self) -> BornMixture:
+        """The terms of the square, one for each component of the base measure."""
+        parts = self.features.W, self.features.b, self.factor * self.features.a
+        form = TrigonometricForm.squared(*(part.detach().double() for part in parts))
+        return BornMixture(born_terms(form, self.series(), self.measure))
+
     @torch.no_grad()
     def normalize_(self) -> "BornDensity":
         """Scale the factor in place so that tr(LGLᵀ) = 1; the density is unchanged."""
@@ -268,6 +273,16 @@ class DefensiveDensity(FormulaDensity):
             Formula(QF.log_mixture_density, *background),
         )
 
+    def expansion(self) -> BornMixture:
+        """The terms of the density, and the Gaussian."""
+        inner: BornMixture = expand(self.density)
+        log_epsilon = torch.tensor(self.epsilon, dtype=torch.float64).log()
+        shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
+        terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
+        mean, C = self.mean.double(), self.cholesky.double()
+        background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
+        return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
+
 
 def _log_defensive(z: Array, log_p: Formula, log_rest: float, log_background: Formula) -> Array:
     log_born = log_p(z) + log_rest
@@ -320,40 +335,43 @@ class StandardizedDensity(FormulaDensity):
         """Log-density of z, Jacobian included."""
         inner = formula_of(self.density, dtype, shortcuts=shortcuts)
         far = torch.finfo(dtype or self.scale.dtype).max ** 0.25
-        log_units = self.scale.log().sum()
-        if self.axes is None:
-            return Formula(_log_standardized, inner, self.location, self.scale, log_units, far)
-        unit, precision = self.scale[0], 0 * self.scale[0]
+        log_units, scale, precision = self.scale.log().sum(), self.scale, None
+        if self.axes is not None:
+            scale = self.scale[0]
         if self.noise is not None:
             n_left_out = len(self.location) - len(self.scale)
             log_units = log_units + 0.5 * n_left_out * (2 * math.pi * self.noise).log()
-            precision = 0.5 / (self.noise / unit / unit)
-        parts = self.location, unit, self.axes, log_units, precision, far
-        return Formula(_log_projected, inner, *parts)
+            precision = 0.5 / (self.noise / scale / scale)
+        parts = self.location, scale, self.axes, log_units, precision, far
+        return Formula(_log_standardized, inner, *parts)
+
+    def expansion(self) -> BornMixture:
+        """The terms in the units of x."""
+        inner: BornMixture = expand(self.density)
+        location, scale = self.location.double(), self.scale.double()
+        return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
 
 
 def _log_standardized(
-    x: Array, log_p: Formula, location: Array, scale: Array, log_scale: Array, far: float
-) -> Array:
-    """Beyond `far` all points are as impossible; the cosine of ∞ is not a number."""
-    z = x - location
-    z /= scale
-    return log_p(clipped(z, -far, far)) - log_scale
-
-
-def _log_projected(
     x: Array,
     log_p: Formula,
     location: Array,
-    unit: Array,
-    axes: Array,
+    scale: Array,
+    axes: Array | None,
     log_units: Array,
-    precision: Array,
+    precision: Array | None,
     far: float,
 ) -> Array:
-    """Log-density of the coordinates along the axes, and of the noise beside them."""
-    y = clipped((x - location) / unit, -far, far)
-    z = y @ axes
+    """Log-density of the coordinates, and of the noise beside the axes.
+
+    Beyond `far` all points are as impossible: the cosine of ∞ is not a number.
+    """
+    y = x - location
+    y /= scale
+    y = clipped(y, -far, far)
+    z = y if axes is None else y @ axes
+    if precision is None:
+        return log_p(z) - log_units
     left_out = clipped((y * y).sum(1) - (z * z).sum(1), 0.0, math.inf)
     log_z = log_p(z)
     return log_z - _beside(log_z, log_units + precision * left_out)
@@ -382,42 +400,4 @@ def expand(density: Density) -> Any:
     """
     if isinstance(density, BornMixture):
         return density
-    return density.derived("expansion", lambda: expansion(density))
-
-
-@singledispatch
-def expansion(density: Density) -> Any:
-    """Sum of terms of a density, computed anew; each class of densities registers its own."""
-    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
-
-
-def _sum_of_terms(density: Density) -> BornMixture:
-    found = expand(density)
-    assert isinstance(found, BornMixture)
-    return found
-
-
-@expansion.register
-def _(density: BornDensity) -> BornMixture:
-    features = density.features
-    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
-    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
-    return BornMixture(born_terms(form, density.series(), density.measure))
-
-
-@expansion.register
-def _(density: DefensiveDensity) -> BornMixture:
-    inner = _sum_of_terms(density.density)
-    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
-    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
-    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
-    mean, C = density.mean.double(), density.cholesky.double()
-    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
-    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
-
-
-@expansion.register
-def _(density: StandardizedDensity) -> BornMixture:
-    inner = _sum_of_terms(density.density)
-    location, scale = density.location.double(), density.scale.double()
-    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
+    return density.derived("expansion", density.expansion)

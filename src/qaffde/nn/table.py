@@ -25,7 +25,7 @@ from qaffde.nn.columns import (
     TableColumn,
     encode_columns,
 )
-from qaffde.nn.density import expand, expansion
+from qaffde.nn.density import expand
 from qaffde.nn.features import Formula
 from qaffde.nn.maps import MapTable
 from qaffde.nn.parts import PartsDensity, gap_patterns
@@ -129,6 +129,15 @@ class TableDensity(FormulaDensity):
         possible = log_slope > -torch.inf
         log_p[possible] = self.density.log_prob(parts[possible]) + log_slope[possible]
         return log_p
+
+    def expansion(self) -> "TableDensity":
+        """The table of the terms of its lines; parts are no sum of terms, and stay as they are."""
+        if isinstance(self.density, PartsDensity):
+            return self
+        lines, columns = expand(self.density), deepcopy(self.columns).double()
+        parts = [part for column in self.each() for part in column.parts]
+        level = torch.zeros(len(lines.terms), dtype=torch.float64)
+        return TableDensity(FactoredMixture(parts, level, lines, []), columns)
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
@@ -375,13 +384,3 @@ def _check_order(column: TableColumn, k: int, lower: Tensor, upper: Tensor) -> N
             f"column {k} is a category and has no order: leave its ends infinite, and ask for "
             "the probability of a set of categories"
         )
-
-
-@expansion.register
-def _(density: TableDensity) -> TableDensity:
-    if isinstance(density.density, PartsDensity):
-        return density
-    lines, columns = expand(density.density), deepcopy(density.columns).double()
-    parts = [part for column in density.each() for part in column.parts]
-    level = torch.zeros(len(lines.terms), dtype=torch.float64)
-    return TableDensity(FactoredMixture(parts, level, lines, []), columns)
