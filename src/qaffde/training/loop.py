@@ -27,11 +27,10 @@ from qaffde.training.config import LoopConfig
 from qaffde.training.noise import Noise, twin
 from qaffde.training.run import ALONE, History, Peers
 
-Rows = tuple[Tensor, ...]
-
 MAX_FAILURES = 5
 """Recoveries in a row, before training is given up."""
 
+Rows = tuple[Tensor, ...]
 Loss = Callable[..., Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], Optimizer]
 Report = Callable[[History], None]
@@ -42,10 +41,7 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 (a word for what happened)
 
 
 def eager(kind: type[Optimizer]) -> Any:
-    """An optimizer without the wrappers for torch's compiler, which they import when first called.
-
-    That import takes longer than a usual fit. Steps are taken without gradients, as in torch's.
-    """
+    """An optimizer without wrappers for torch's compiler, whose import takes longer than a fit."""
     wrapped = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in wrapped}
     return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
@@ -74,8 +70,8 @@ def train(
 ) -> History:
     """Minimize a loss over the parameters of a module, in place.
 
-    The module ends in the state that was best on `valid`, or in its last one where nothing is
-    held out (patience then counts the training loss).
+    The module ends in the state that was best on `valid`, or in its last one without held-out rows
+    (patience then counts the training loss).
 
     Parameters
     ----------
@@ -88,16 +84,13 @@ def train(
     generator : torch.Generator
         Source of the batches, and of the module's own noise, such as dropout's.
     make_optimizer : callable, default=adam
-        ``make_optimizer(parameters, config)``. Steps are taken with a closure, so that L-BFGS
-        works (with ``batch_size=None``).
+        ``make_optimizer(parameters, config)``; L-BFGS needs ``batch_size=None``.
     checkpoint : Checkpoint or path, optional
-        Where the state is saved. If the file exists, training goes on from it; it is removed when
-        training ends.
+        Where the state is saved. Training goes on from an existing file, and removes it at its end.
     report : callable, optional
         Called with the history after every evaluation.
     peers : Peers, default=ALONE
-        Processes that train the same module, each on its own rows. Losses and gradients are
-        averaged over them, so that all take the same steps.
+        Processes that train the same module, each on its own rows, by averages of gradients.
 
     Returns
     -------
@@ -123,9 +116,7 @@ def train(
     ('max_steps', 3.0)
     """
     run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
-    file = checkpoint
-    if file is not None and not isinstance(file, Checkpoint):
-        file = Checkpoint(file)
+    file = Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint
     identity = {} if file is None else run.fingerprint()
     if file is not None and (saved := file.load(identity)) is not None:
         with file.restoring():
@@ -156,10 +147,6 @@ class _NotFiniteError(ArithmeticError):
     """A loss or gradient that is NaN or infinite."""
 
 
-KEPT = ("order", "position", "is_noisy", "step", "failures", "stale", "damping", "best_loss")
-"""Attributes of a run that a checkpoint holds as they are."""
-
-
 @dataclass(eq=False)
 class _Run:
     """State of one training, and the two moves that change it: a step and an evaluation."""
@@ -172,6 +159,9 @@ class _Run:
     generator: Generator
     make_optimizer: MakeOptimizer
     peers: Peers
+
+    kept = ("order", "position", "is_noisy", "step", "failures", "stale", "damping", "best_loss")
+    """Attributes that a checkpoint holds as they are."""
 
     def __post_init__(self) -> None:
         self.module.train()
@@ -209,12 +199,12 @@ class _Run:
             "history": asdict(self.history),
             "seconds": self.seconds,
             "processor_seconds": time.process_time() - self.processor_started,
-            **{name: getattr(self, name) for name in KEPT},
+            **{name: getattr(self, name) for name in self.kept},
         }
 
     def restore(self, state: State) -> None:
         self._go_back(state)
-        vars(self).update({name: state[name] for name in (*KEPT, "best_state")}, good=state)
+        vars(self).update({name: state[name] for name in (*self.kept, "best_state")}, good=state)
         self.generator.set_state(state["generator"])
         self.noise.generator.set_state(state["noise"])
         self.history = History(**state["history"])
@@ -293,8 +283,18 @@ class _Run:
         valid_loss = math.nan if self.valid is None else self._held_out(self.valid)
         self.losses, self.failures = [], 0
         self.is_noisy = self.is_noisy and self.noise.used
-        self._compare(train_loss if self.valid is None else valid_loss)
-        self._record(train_loss, valid_loss)
+        loss = train_loss if self.valid is None else valid_loss
+        improved = loss < self.best_loss
+        self.stale = 0 if improved else self.stale + 1
+        self.best_loss = min(loss, self.best_loss)
+        if improved or self.valid is None:
+            self.best_state = _copied(self.module.state_dict())
+        self.history.steps.append(self.step)
+        self.history.train_loss.append(train_loss)
+        self.history.valid_loss.append(valid_loss)
+        self.history.learning_rate.append(self.learning_rate)
+        self.history.seconds.append(self.seconds)
+        self.history.stopped_by = self._reason()
         self.good = self.state()
 
     @torch.no_grad()
@@ -310,21 +310,6 @@ class _Run:
         if mean.isnan():
             raise _NotFiniteError
         return float(mean)
-
-    def _compare(self, loss: float) -> None:
-        improved = loss < self.best_loss
-        self.stale = 0 if improved else self.stale + 1
-        self.best_loss = min(loss, self.best_loss)
-        if improved or self.valid is None:
-            self.best_state = _copied(self.module.state_dict())
-
-    def _record(self, train_loss: float, valid_loss: float) -> None:
-        self.history.steps.append(self.step)
-        self.history.train_loss.append(train_loss)
-        self.history.valid_loss.append(valid_loss)
-        self.history.learning_rate.append(self.learning_rate)
-        self.history.seconds.append(self.seconds)
-        self.history.stopped_by = self._reason()
 
     def _reason(self) -> str:
         if self.step >= self.config.max_steps:

@@ -26,19 +26,6 @@ from qaffde.training.run import History, Run, hold_out
 
 STEP, LOAD = 0.2, 0.5
 """Size of W and E, and of V, in units of the parameters that learn."""
-MIXING = 0.02
-"""Size of the first random part of W."""
-ORDER_ROWS = 20_000
-"""Rows that the order of the parts is found from."""
-MANY_ROWS = 100_000
-"""Rows beyond which more steps are taken, by the fourth root."""
-CLIP_NORM = 5.0
-GAP_ROUNDS = 3
-"""Rounds of training where values are not known."""
-TAIL, MAX_SLOPE, MIN_LEVEL = 5e-4, 64.0, 1e-7
-"""Share of the outer values, largest gain of resolution, and least share of the law in a cell."""
-MAX_SORTED = 1_000_000
-"""Values that quantiles are taken of."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +63,9 @@ class TensorTrainConfig:
     checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation"):
+        counts = ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation")
+        for name in (*counts, "patience"):
             check_count(name, getattr(self, name))
-        check_count("patience", self.patience)
         check_positive("learning_rate", self.learning_rate)
         check_share("validation_fraction", self.validation_fraction)
         if not (isinstance(self.ridge, Real) and self.ridge >= 0):
@@ -91,8 +78,22 @@ class TensorTrainConfig:
             self,
             n_functions=min(self.n_functions, 4 + round(size)),
             bond=min(self.bond, 4 + round(1.3 * size)),
-            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.25),
+            max_steps=round(self.max_steps * max(1.0, n / 100_000) ** 0.25),
             batch_size=min(self.batch_size, max(64, n // 8)),
+        )
+
+    def loop(self, n: int, run: Run, rounds: int) -> LoopConfig:
+        """Settings of the loop over n rows, the first of some rounds that are left."""
+        steps = -(-self.max_steps // rounds)
+        return LoopConfig(
+            max_steps=steps,
+            batch_size=min(self.batch_size, n),
+            learning_rate=self.learning_rate,
+            final_learning_rate=1e-3 * self.learning_rate,
+            clip_norm=5.0,
+            eval_every=max(1, steps // 50),
+            patience=self.patience,
+            time_limit=None if run.left is None else run.left / rounds,
         )
 
 
@@ -128,7 +129,7 @@ class LearningTrain(nn.Module):
         def normal(*shape: int) -> Tensor:
             return torch.randn(shape, generator=generator)
 
-        mixing = MIXING / (STEP * math.sqrt(bond))
+        mixing = 0.02 / (STEP * math.sqrt(bond))
         self.mixers = nn.ParameterList(mixing * normal(bond, bond) for _ in bases[1:])
         self.loadings = nn.ParameterList(normal(bond, b.n_functions) for b in bases)
         self.end = nn.Parameter((1 + normal(bond, rank)) / STEP)
@@ -181,22 +182,21 @@ class LearningTrain(nn.Module):
 def make_bases(
     parts: Sequence[Part], x: Tensor, n_functions: int, knots: Sequence[Tensor | None]
 ) -> list[ColumnBasis]:
-    """Functions of each part of rows (n, d), on lines with knots where they are given."""
-    return [
-        _basis(part, values, n_functions, own)
-        for part, values, own in zip(parts, x.T, knots, strict=True)
-    ]
+    """Functions of each part of rows (n, d), on lines with knots where they are given.
 
+    Codes have their own masses, none of them zero.
+    """
 
-def _basis(part: Part, values: Tensor, n_functions: int, knots: Tensor | None) -> ColumnBasis:
-    """Functions of a part; codes have their own masses, none of them zero."""
-    if part.is_line:
-        return WaveBasis(n_functions, knots)
-    if part.kind == "circle":
-        return CircleBasis(n_functions)
-    codes = values[~values.isnan()].long()
-    counts = torch.bincount(codes, minlength=part.size).double() + 0.5
-    return CodeBasis(counts / counts.sum(), n_functions)
+    def basis(part: Part, values: Tensor, own: Tensor | None) -> ColumnBasis:
+        if part.is_line:
+            return WaveBasis(n_functions, own)
+        if part.kind == "circle":
+            return CircleBasis(n_functions)
+        codes = values[~values.isnan()].long()
+        counts = torch.bincount(codes, minlength=part.size).double() + 0.5
+        return CodeBasis(counts / counts.sum(), n_functions)
+
+    return list(map(basis, parts, x.T, knots))
 
 
 def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
@@ -258,16 +258,16 @@ def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int
     n_cells : int
         Cells of equal width between the outermost values but for one in two thousand.
     """
-    tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
-    low, high = torch.quantile(x[:: -(-len(x) // MAX_SORTED)], tail)
+    tail = torch.tensor([5e-4, 1 - 5e-4], dtype=torch.float64)
+    low, high = torch.quantile(x[:: -(-len(x) // 1_000_000)], tail)
     edges = torch.linspace(0, 1, n_cells + 1, dtype=torch.float64) * (high - low) + low
     counts = torch.bincount(torch.bucketize(x, edges[1:-1]), minlength=n_cells).double() + 0.5
     share = counts / counts.sum()
     root = share.sqrt() / share.sqrt().sum()
     u = levels(edges)
     u[0], u[-1] = 0.0, 1.0
-    keep = torch.cat([u.new_ones(1), u.diff()]) > MIN_LEVEL
-    v = torch.minimum((share + root) / 2, MAX_SLOPE * u.diff().clamp(min=0)).cumsum(0)
+    keep = torch.cat([u.new_ones(1), u.diff()]) > 1e-7  # least share of the law in a cell
+    v = torch.minimum((share + root) / 2, 64 * u.diff().clamp(min=0)).cumsum(0)
     v = torch.cat([v.new_zeros(1), v / v[-1]])
     keep[-1] = True
     knots = torch.stack([u, v])[:, keep]
@@ -322,19 +322,19 @@ def fit_train(
     bases = make_bases(parts, x[chosen], config.n_functions, knots)
     if not len(valid) or len(bases) == 0:
         return independent(bases), History(stopped_by="max_steps")
-    order = chain_order(levels_of(bases, x[chosen[:ORDER_ROWS]]))
+    order = chain_order(levels_of(bases, x[chosen[:20_000]]))
     w = (weight / weight.mean()).float()
     learner = LearningTrain(
         [bases[k] for k in order], config.bond, config.rank, config.ridge / len(chosen), generator
     )
     train, history = independent(bases), History()
-    rounds = GAP_ROUNDS if x.isnan().any() else 1
+    rounds = 3 if x.isnan().any() else 1
     for number in range(rounds):
         filled = train.fill(x, generator)[:, order].float()
-        loop = _loop(len(chosen), config, run, rounds - number)
+        loop = config.loop(len(chosen), run, rounds - number)
         history = run_loop(
             learner,
-            _loss,
+            lambda module, z, own: -module(z, own),
             (filled[chosen], w[chosen]),
             (filled[valid], w[valid]),
             loop,
@@ -351,23 +351,3 @@ def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
     one = torch.ones(1, 1, dtype=torch.float64)
     loadings = [torch.eye(1, basis.n_functions, dtype=torch.float64) for basis in bases]
     return TensorTrain([one] * len(bases), loadings, bases).normalized()
-
-
-def _loss(learner: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
-    loss: Tensor = -learner(x, weight)
-    return loss
-
-
-def _loop(n: int, config: TensorTrainConfig, run: Run, rounds: int) -> LoopConfig:
-    """Settings of the loop of n rows, the first of some rounds that are left."""
-    steps = -(-config.max_steps // rounds)
-    return LoopConfig(
-        max_steps=steps,
-        batch_size=min(config.batch_size, n),
-        learning_rate=config.learning_rate,
-        final_learning_rate=1e-3 * config.learning_rate,
-        clip_norm=CLIP_NORM,
-        eval_every=max(1, steps // 50),
-        patience=config.patience,
-        time_limit=None if run.left is None else run.left / rounds,
-    )
