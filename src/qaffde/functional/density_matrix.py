@@ -15,17 +15,11 @@ from qaffde.functional.fourier import Array, namespace_of, reusable
 
 
 def add_rank_update(rho: Tensor, phi: Tensor) -> None:
-    """Add φᵀφ to the lower triangle of `rho`, in place.
+    """Add φᵀφ to the lower triangle of `rho` (D, D), float64 and contiguous, in place.
 
-    A batch is one symmetric rank-n update (BLAS ``syrk``): half the work of a matrix product, and
-    in float64 no D × D temporary. Off the CPU, where torch offers no such routine, it is a plain
-    product.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (D, D), float64, contiguous
-    phi : Tensor of shape (n, D)
-        Features, each row already multiplied by the square root of its weight.
+    Features (n, D) are already multiplied by the root of their weight. On the CPU this is one
+    symmetric rank-n update (BLAS ``syrk``): half the work of a product, and in float64 no D × D
+    temporary.
     """
     if rho.device.type == "cpu" and phi.dtype == torch.float64:
         # Fortran sees C-ordered arrays transposed: its upper triangle is our lower one.
@@ -38,8 +32,7 @@ def add_rank_update(rho: Tensor, phi: Tensor) -> None:
 
 def symmetrize_lower(rho: Tensor) -> Tensor:
     """Return the symmetric matrix whose lower triangle is that of `rho`."""
-    lower = rho.tril()
-    return lower + lower.tril(-1).T
+    return rho.tril() + rho.tril(-1).T
 
 
 def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -99,7 +92,6 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     lam : Tensor of shape (D,)
         All eigenvalues, in falling order.
     min_trace : float
-        Share of the trace to keep, used with "auto".
 
     Examples
     --------

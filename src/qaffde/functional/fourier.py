@@ -4,13 +4,8 @@ r"""Fourier features whose inner product approximates the square root of a Gauss
 
 The paper squares the inner product (Eq. 2): :math:`k_\gamma = k_{\gamma/2}^2 \approx
 \langle \phi(x), \phi(y) \rangle^2`, so frequencies follow the spectrum of :math:`k_{\gamma/2}`,
-which is :math:`\mathcal{N}(0, \gamma I)`. Every map here returns the same three tensors,
-
-* ``W`` of shape (D, d), the frequencies,
-* ``b`` of shape (D,), the phases (a sine is a cosine with phase −π/2),
-* ``a`` of shape (D,), the amplitudes,
-
-so that everything downstream is written once.
+which is :math:`\mathcal{N}(0, \gamma I)`. Every map here returns frequencies W of shape (D, d),
+phases b (a sine is a cosine with phase −π/2) and amplitudes a, of shape (D,).
 
 **Lattices.** Frequencies :math:`w_i = k_i \cdot \text{step}` with whole k have shortcuts.
 Products of two features have frequencies on the same lattice, of at most twice the size, so
@@ -24,9 +19,8 @@ with the angles :math:`\theta_j = \text{step}_j x_j`. In two columns D features 
 rank, and so does a row in the sum :math:`\rho = \sum_n w_n \phi(x_n) \phi(x_n)^\top`, all of whose
 entries are among the moments :math:`\sum_n w_n f_1 f_2^\top`.
 
-**Arrays.** What scores rows is written in operations that NumPy and torch spell alike. A call of
-NumPy takes a microsecond and one of torch several: NumPy scores a few rows, torch blocks of them,
-and only torch has gradients.
+**Arrays.** What scores rows is written in operations that NumPy and torch spell alike: NumPy
+scores a few rows, since its calls take less time, torch blocks of them, and has gradients.
 """
 
 import math
@@ -72,17 +66,13 @@ def gamma_from_bandwidth(h: Tensor) -> Tensor:
 
 
 def gaussian_kernel(X: Tensor, Y: Tensor, h: Tensor) -> Tensor:
-    """Gaussian kernel k_γ between all rows of `X` and all rows of `Y`.
+    """Gaussian kernel k_γ, of shape (n, m), between all rows of `X` and all rows of `Y`.
 
     Parameters
     ----------
     X, Y : Tensors of shapes (n, d), (m, d)
     h : Tensor of shape () or (d,)
         Bandwidth.
-
-    Returns
-    -------
-    Tensor of shape (n, m)
 
     Examples
     --------
@@ -105,16 +95,11 @@ MakeFrequencies = Callable[[int, Tensor, Tensor, Generator], Frequencies]
 
 
 def fourier_features(X: Tensor, W: Tensor, b: Tensor, a: Tensor) -> Tensor:
-    """Evaluate φ_i(x) = a_i cos(w_i·x + b_i).
+    """Evaluate φ_i(x) = a_i cos(w_i·x + b_i), of shape (n, D).
 
     Parameters
     ----------
-    X : Tensor of shape (n, d)
-    W, b, a : Tensors of shapes (D, d), (D,), (D,)
-
-    Returns
-    -------
-    Tensor of shape (n, D)
+    X, W, b, a : Tensors of shapes (n, d), (D, d), (D,), (D,)
 
     Examples
     --------
@@ -127,8 +112,7 @@ def fourier_features(X: Tensor, W: Tensor, b: Tensor, a: Tensor) -> Tensor:
 
 def fourier_waves(X: Array, W: Array, b: Array) -> Array:
     """Evaluate cos(w_i·x + b_i), of shape (n, D): features without their amplitudes."""
-    is_numpy = isinstance(X, np.ndarray)
-    phase = X @ W.T + b if is_numpy else torch.addmm(b, X, W.T)
+    phase = X @ W.T + b if isinstance(X, np.ndarray) else torch.addmm(b, X, W.T)
     return namespace_of(X).cos(phase, out=reusable(phase))
 
 
@@ -184,10 +168,10 @@ def lattice_frequencies(
 ) -> Frequencies:
     """Fourier series of the kernel on a torus of the given period: no randomness at all.
 
-    The frequencies are 2πk/P for integer vectors k, heaviest first, and a_k² is the spectrum at
-    2πk/P (the trapezoidal rule on Bochner's integral, exact up to the wrapped kernel). In one and
-    two dimensions this has neither the variance nor the floor of random frequencies; the number
-    of lattice points in a ball makes it useless beyond four.
+    The frequencies are 2πk/P for integer vectors k, heaviest first, and a_k² is the spectrum there
+    (the trapezoidal rule on Bochner's integral, exact up to the wrapped kernel). In one and two
+    dimensions this has neither the variance nor the floor of random frequencies; the number of
+    lattice points in a ball makes it useless beyond four.
 
     Parameters
     ----------
@@ -238,11 +222,6 @@ def _half_lattice(n: int, weight: Tensor) -> Tensor:
     return K[torch.argsort((K * weight).square().sum(1), stable=True)[:n]]
 
 
-MAX_COLUMNS = 2
-BLOCK = 1024
-"""Nodes whose features are computed at once."""
-
-
 @dataclass(frozen=True, eq=False)
 class Lattice:
     """Frequencies that are whole multiples of one step in each of at most two columns.
@@ -266,7 +245,7 @@ class Lattice:
     @classmethod
     def of(cls, W: Tensor) -> "Lattice | None":
         """The lattice of frequencies of shape (D, d), or None if a shortcut would be longer."""
-        if W.shape[1] > MAX_COLUMNS or W.dtype != torch.float64:
+        if W.shape[1] > 2 or W.dtype != torch.float64:
             return None
         size = W.abs()
         step = torch.where(size > 0, size, torch.inf).amin(0)
@@ -276,7 +255,7 @@ class Lattice:
         most, off = float(index.abs().max()), float((multiple - index).abs().max())
         if most > len(W) or off > 1e-12 * most:  # but for rounding
             return None
-        index = torch.nn.functional.pad(index.long(), (0, MAX_COLUMNS - W.shape[1]))
+        index = torch.nn.functional.pad(index.long(), (0, 2 - W.shape[1]))
         lattice = cls(index, step)
         return lattice if math.prod(lattice.n_waves) < len(W) ** 2 / 2 else None
 
@@ -382,8 +361,7 @@ class LatticeSeries:
     Parameters
     ----------
     W, b : Arrays of shapes (m₁ + m₂, d), (m₁ + m₂, 1)
-        Frequencies and phases of the waves, those of f₁ first; of one column, m₂ = 0. They and A
-        may be arrays of NumPy's, and points then are.
+        Frequencies and phases of the waves, those of f₁ first; of one column, m₂ = 0.
     A : Array of shape (m₂, m₁), or (1, m₁)
         The coefficients, transposed.
     faint : float
@@ -397,7 +375,7 @@ class LatticeSeries:
     @classmethod
     def of(cls, lattice: Lattice, square: Callable[[Tensor], Tensor]) -> "LatticeSeries":
         """The series of a function that is such a square, from its values."""
-        values = torch.cat([square(x) for x in lattice.nodes.split(BLOCK)])
+        values = torch.cat([square(x) for x in lattice.nodes.split(1024)])
         A = lattice.series(values).T.contiguous()
         faint = 1e9 * torch.finfo(A.dtype).eps * float(A.abs().sum())
         return cls(*lattice.all_waves, A, faint)
@@ -446,8 +424,7 @@ def _is_sine(degree: int) -> Tensor:
 
 
 def _nodes(degree: int) -> Tensor:
-    n = 2 * degree + 1
-    return 2 * math.pi / n * torch.arange(n, dtype=torch.float64)
+    return 2 * math.pi / (2 * degree + 1) * torch.arange(2 * degree + 1, dtype=torch.float64)
 
 
 def _analysis(degree: int) -> Tensor:

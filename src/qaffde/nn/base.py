@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Derived:
     """Values computed from a density, and the state of the density that they belong to.
 
-    Its tensors and submodules are held, so that nothing new can take their place in memory and
-    pass for them. The density itself is not: it is freed as soon as its user drops it.
+    Its tensors and submodules are held, so that nothing new can take their place in memory. The
+    density itself is not: it is freed as soon as its user drops it.
     """
 
     def __init__(self, density: nn.Module) -> None:
@@ -65,8 +65,8 @@ class Density(nn.Module, ABC):
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
         """Compute the value of a name once, and again after the density has changed.
 
-        A tensor changed in place, a replaced tensor or submodule and a new value of a number are
-        changes. Values carry no gradients. They are neither copied nor pickled.
+        Changes are those of tensors, in place too, of submodules and numbers. Values carry no
+        gradients. They are neither copied nor pickled.
         """
         kept = self._derived
         if kept is None or not kept.is_current(self):
@@ -93,8 +93,8 @@ class Density(nn.Module, ABC):
 class FormulaDensity(Density):
     """Density whose log-density is one formula.
 
-    There is no other: :meth:`log_prob` evaluates it with the tensors as they are, scoring with
-    the same tensors frozen (:mod:`qaffde.nn.scoring`), and ONNX models record it.
+    :meth:`log_prob` evaluates it, :mod:`qaffde.nn.scoring` keeps it with its tensors frozen, and
+    ONNX models record it.
     """
 
     @abstractmethod
@@ -104,8 +104,7 @@ class FormulaDensity(Density):
         Parameters
         ----------
         dtype : torch.dtype, optional
-            Of the Fourier features, for scoring; by default that of the density. All else has the
-            precision of the density: rows on the edge of a box stay inside.
+            Of the Fourier features, for scoring; all else has the precision of the density.
         shortcuts : bool, default=True
             Whether quicker forms that branch on values are taken: series of features on a
             lattice, mixtures in one product.

@@ -4,9 +4,9 @@ r"""Conditional Born densities: from the context of any network to a density of 
 
 A network gives the base :math:`m_c`, a mixture of Gaussians with distribution function
 :math:`F_c`, and the factor :math:`A_c` of r × K numbers. Under the base, :math:`u = F_c(y)` is
-uniform on [0, 1], where the waves e are orthonormal: the density integrates to one exactly, for
-any network. The integral of the square is closed too, and with it distribution function,
-quantiles and draws. With a constant factor it is a mixture density network (Bishop, 1994).
+uniform on [0, 1], where the waves e are orthonormal: the density integrates to one exactly. The
+integral of the square is closed too, and with it distribution function, quantiles and draws. With
+a constant factor it is a mixture density network (Bishop, 1994).
 """
 
 import math
@@ -348,8 +348,7 @@ class BornConditional(Distribution):
     def expectation(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Mean of a function of y, which it takes as a tensor (..., M, m).
 
-        A quadrature between the deviations of all Gaussians, or a sum over integers. The
-        function must be smooth.
+        By quadrature, or a sum over integers. The function must be smooth.
         """
         z, mass = self._nodes()
         return ((function(self.target.decode(z)) * mass).sum(-1) / mass.sum(-1)).mean(-1)
@@ -363,8 +362,8 @@ class BornConditional(Distribution):
         """Numbers z (..., M, m) and their masses, for each member."""
         own = self.double()
         if isinstance(self.target.kind, Integer):
-            reach = own._reach()[0].min(), own._reach()[1].max()
-            low, high = (float(self.target.decode(end)) for end in reach)
+            least, most = own._reach()
+            low, high = (float(self.target.decode(end)) for end in (least.min(), most.max()))
             if high - low > 100_000:
                 raise ValueError(
                     f"the density of integers goes from {low:.0f} to {high:.0f}: too many values "

@@ -26,8 +26,7 @@ class DensityMatrix(nn.Module):
     .. math:: p(\phi) = \frac{\phi^\top \rho\, \phi}{\operatorname{tr} \rho}
               = \frac{\lVert L \phi \rVert^2}{\lVert L \rVert_F^2}
 
-    which is a density where the features are orthonormal. Both the factor and the features may
-    come from any network.
+    which is a density where the features are orthonormal.
 
     Parameters
     ----------
@@ -90,9 +89,8 @@ class BornDensity(FormulaDensity):
     the base measure's density m and its Gram matrix G. It integrates to one for any L.
 
     As a distribution of torch it has :attr:`event_shape`, :attr:`batch_shape`, :meth:`log_prob`
-    of points of shape (..., d) and :meth:`sample`. Gradients flow to the points, the factor and,
-    if they learn, the frequencies and phases. Factors of C classes give log-densities of shape
-    (..., C), by one product; they are scored, but neither drawn from nor expanded.
+    of points of shape (..., d) and :meth:`sample`. Factors of C classes give log-densities of
+    shape (..., C), by one product; they are scored, but neither drawn from nor expanded.
 
     Parameters
     ----------
@@ -141,15 +139,18 @@ class BornDensity(FormulaDensity):
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log m‖Lφ‖² less the logarithm of its integral."""
-        features, precise = self.features, dtype in (None, torch.float64)
-        parts = features.W, features.b, self.factor * features.a
+        precise = dtype in (None, torch.float64)
         return Formula(
             _log_born,
-            Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts)),
+            self._square(dtype),
             self.series() if shortcuts and precise else None,
             self.measure.formula(shortcuts=shortcuts and dtype is not None),
             self.log_normalizer(),
         )
+
+    def _square(self, dtype: torch.dtype | None = None) -> Formula:
+        parts = self.features.W, self.features.b, self.factor * self.features.a
+        return Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts))
 
     def width(self, dtype: torch.dtype) -> int:
         """Numbers that are computed for a point at once."""
@@ -160,11 +161,12 @@ class BornDensity(FormulaDensity):
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
-        if torch.compiler.is_compiling() or self.learns():
+
+        def compute() -> Tensor:
             return self.measure.log_normalizer(self.factor, self.features)
-        return self.derived(
-            "log_normalizer", lambda: self.measure.log_normalizer(self.factor, self.features)
-        )
+
+        is_fixed = not (torch.compiler.is_compiling() or self.learns())
+        return self.derived("log_normalizer", compute) if is_fixed else compute()
 
     def series(self) -> QF.LatticeSeries | None:
         """The series of ‖Lφ‖² on a lattice; None beside one, of classes, or while learning."""
@@ -173,11 +175,8 @@ class BornDensity(FormulaDensity):
         return self.derived("series", self._series)
 
     def _series(self) -> QF.LatticeSeries | None:
-        lattice, features = QF.Lattice.of(self.features.W), self.features
-        if lattice is None:
-            return None
-        square = Formula(_square, features.W, features.b, self.factor * features.a)
-        return QF.LatticeSeries.of(lattice, square)
+        lattice = QF.Lattice.of(self.features.W)
+        return None if lattice is None else QF.LatticeSeries.of(lattice, self._square())
 
     @torch.no_grad()
     def sample(
@@ -248,8 +247,7 @@ class DefensiveDensity(FormulaDensity):
     density : Density
     epsilon : float
         Weight of the background, about 1/(n + 1).
-    mean : Tensor of shape (d,)
-    covariance : Tensor of shape (d, d)
+    mean, covariance : Tensors of shapes (d,), (d, d)
     """
 
     mean: Tensor
@@ -390,13 +388,8 @@ def find_born(density: nn.Module) -> BornDensity:
 def expand(density: Density) -> Any:
     """Write a density as a sum of terms, once for as long as it stays as it is.
 
-    Parameters
-    ----------
-    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
-
-    Returns
-    -------
-    BornMixture, or TableDensity behind maps and kinds of columns
+    A Born density on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers, gives a
+    :class:`BornMixture`, behind maps and kinds of columns a :class:`TableDensity`.
     """
     if isinstance(density, BornMixture):
         return density

@@ -13,9 +13,8 @@ from qaffde.nn.base import Density
 class ImageCoder(nn.Module):
     """Codes of rows by a network, kept within (−1, 1).
 
-    Fourier features repeat themselves, and a base measure has its mass in one place: codes that
-    could run away would be seen by neither. Inputs are centered and scaled by tensors of shape
-    (1,) or (d,), and reshaped to (n, *shape) if there is a shape; codes are of shape (n, k).
+    Codes that could run away would leave the base measure. Inputs are centered and scaled by
+    tensors of shape (1,) or (d,), and reshaped to (n, *shape) if there is a shape.
     """
 
     location: Tensor

@@ -15,9 +15,6 @@ from qaffde import functional as QF
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.maps import MapTable
 
-MAX_WHITENED = 2**17
-"""Numbers that a log-density takes at once."""
-
 
 class FourierFeatures(nn.Module):
     r"""Features :math:`\phi_i(x) = a_i \cos(w_i \cdot x + b_i)` (paper, Section 3.1).
@@ -72,9 +69,9 @@ class FourierFeatures(nn.Module):
 
         Parameters
         ----------
-        kind : {"random", "paired", "orthogonal", "sobol", "lattice"}
+        kind : str
         n_features : int
-            D; kinds that come in pairs round it down.
+            D; all kinds but "random" come in pairs, and round it down.
         bandwidth : Tensor of shape (d,)
         period : Tensor of shape (d,), optional
             What "lattice" repeats after; by default 12 bandwidths.
@@ -170,7 +167,7 @@ class BaseMeasure(nn.Module, ABC):
     def log_density(self, x: Tensor) -> Tensor:
         """Log-density log m(x) of shape (n,) at points of shape (n, d)."""
         formula = self.formula(shortcuts=not torch.compiler.is_compiling())
-        size = max(1, MAX_WHITENED // max(self.width, 1))
+        size = max(1, 2**17 // max(self.width, 1))
         return torch.cat([formula(block) for block in x.split(size)])
 
     @abstractmethod
@@ -184,11 +181,11 @@ class BaseMeasure(nn.Module, ABC):
         lattice = None if learning or torch.compiler.is_compiling() else QF.Lattice.of(W)
         if lattice is not None:
             return lattice.gram(self.characteristic(lattice.frequencies), b, a)
-        return self._gram(features)
+        return 0.5 * torch.outer(a, a) * self._pairs(W, b)
 
     @abstractmethod
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix of any frequencies, in D × D products."""
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        """Twice the Gram matrix of cosines of any frequencies, in D × D products."""
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
         """Logarithm of ∫‖Lφ‖²dμ = tr(LGLᵀ) for a factor L of shape (r, D)."""
@@ -224,10 +221,8 @@ class BoxMeasure(BaseMeasure):
         """Product of phases and cardinal sines."""
         return QF.box_characteristic(omega, self.lower, self.upper)
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix from D × D products."""
-        pairs = QF.box_pair_characteristics(features.W, features.b, self.lower, self.upper)
-        return 0.5 * torch.outer(features.a, features.a) * pairs
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        return QF.box_pair_characteristics(W, b, self.lower, self.upper)
 
 
 class GaussianMeasure(BaseMeasure):
@@ -284,13 +279,11 @@ class GaussianMeasure(BaseMeasure):
         terms = [QF.gaussian_characteristic(omega, m, S) for _, m, S in self._components()]
         return torch.einsum("k,kn->n", self.weights.to(terms[0]), torch.stack(terms))
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix from D × D products, one component after the other."""
-        W, b, a = features.W, features.b, features.a
-        pairs = torch.zeros_like(a)
-        for weight, mean, covariance in self._components():
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        pairs = torch.zeros_like(b)
+        for weight, mean, covariance in self._components():  # one after the other: D × D numbers
             pairs = pairs + weight * QF.gaussian_pair_characteristics(W, b, mean, covariance)
-        return 0.5 * torch.outer(a, a) * pairs
+        return pairs
 
     def _components(self) -> "zip[tuple[Tensor, Tensor, Tensor]]":
         return zip(self.weights, self.means, self.covariances, strict=True)
@@ -325,9 +318,8 @@ class KernelMeasure(BaseMeasure):
             "use 'box', 'gaussian' or 'mixture' for an exact density"
         )
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Undefined as well."""
-        return self.characteristic(features.W)
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        return self.characteristic(W)
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
         """Log M_γ, whatever the factor (paper, Eq. 4)."""

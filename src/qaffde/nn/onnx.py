@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
@@ -67,12 +68,7 @@ def _of_lines(density: TableDensity) -> Callable[[Any], Any] | None:
 class Graph:
     """An ONNX graph in double precision that grows by an operation at a time.
 
-    Values are known by their names.
-
-    Parameters
-    ----------
-    n_columns : int
-        d, of the input "X" of shape (n, d).
+    Values are known by their names; the input "X" is of shape (n, n_columns).
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -156,28 +152,16 @@ class Recorded(Tensor):
             result = REWRITTEN[name](*args, **options)
         else:
             with torch._C.DisableTorchFunctionSubclass():
-                meta = function(*_mapped(args, _meta), **options)
+                meta = function(*tree_map(_meta, args), **options)
             if not isinstance(meta, Tensor):
                 return meta  # a shape, a type or a length
-            graph = next(value for value in _flat(args) if isinstance(value, Recorded)).graph
-            label = NODES[name](graph, meta, *_mapped(args, _label), **options)
+            graph = next(value for value in tree_leaves(args) if isinstance(value, Recorded)).graph
+            label = NODES[name](graph, meta, *tree_map(_label, args), **options)
             result = cls.of(graph, label, meta)
         if out is None:
             return result
         out.label = result.label
         return out
-
-
-def _flat(args: Any) -> Any:
-    for value in args:
-        yield from _flat(value) if isinstance(value, list | tuple) else (value,)
-
-
-def _mapped(args: Any, change: Callable[[Any], Any]) -> list[Any]:
-    return [
-        type(value)(_mapped(value, change)) if isinstance(value, list | tuple) else change(value)
-        for value in args
-    ]
 
 
 def _meta(value: Any) -> Any:

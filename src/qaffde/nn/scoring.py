@@ -1,8 +1,8 @@
 """Scoring: the log-density of a fitted density with all that is constant computed once.
 
-The formula is that of ``log_prob`` (:class:`~qaffde.nn.base.FormulaDensity`). Asking modules for
-their tensors takes longer than the arithmetic of one row, so the formula is kept with its tensors,
-as arrays of NumPy for a few rows and in the precision and on the device that blocks of rows want.
+Asking modules for their tensors takes longer than the arithmetic of one row, so the formula of
+``log_prob`` is kept with its tensors: as arrays of NumPy for a few rows, and in the precision and
+on the device of blocks of rows.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ class Score:
         device: torch.device | str = "cpu",
     ) -> None:
         self.width = find_born(density).width(dtype)
-        self._few = density.formula(torch.float64).converted(_as_numpy)
+        self._few = density.formula(torch.float64).converted(lambda tensor: tensor.cpu().numpy())
         self._blocks = density.formula(dtype).converted(lambda tensor: tensor.to(device))
         self._dtype = dtype
 
@@ -67,12 +67,7 @@ def compiled_score(
     if not isinstance(density, FormulaDensity):
         return None
 
-    def compile_it() -> Score | None:
+    def compiled() -> Score | None:
         return Score(density, dtype, device) if density.formula().is_closed else None
 
-    return density.derived((dtype, str(device)), compile_it)
-
-
-def _as_numpy(tensor: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = tensor.cpu().numpy()
-    return array
+    return density.derived((dtype, str(device)), compiled)

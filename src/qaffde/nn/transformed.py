@@ -54,14 +54,9 @@ class TransformedDensity(Density):
         )
 
 
-def transform_of(encoder: Encoder) -> Transform:
-    """The transform itself, or that which a module returns."""
-    return encoder if isinstance(encoder, Transform) else encoder()
-
-
 def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
     """Code z of shape (..., d) and log-determinant of shape (...)."""
-    transform = transform_of(encoder)
+    transform = encoder if isinstance(encoder, Transform) else encoder()
     z = transform(x)
     log_det = transform.log_abs_det_jacobian(x, z)
     if log_det.ndim == x.ndim:
@@ -72,5 +67,6 @@ def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def decode(encoder: Encoder, z: Tensor) -> Tensor:
     """Points x of shape (n, d) of codes z."""
-    x: Tensor = transform_of(encoder).inv(z)
+    transform = encoder if isinstance(encoder, Transform) else encoder()
+    x: Tensor = transform.inv(z)
     return x

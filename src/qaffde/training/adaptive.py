@@ -1,8 +1,7 @@
-r"""Adaptive Fourier features (paper, Algorithm 1).
+r"""Adaptive Fourier features by a siamese network (paper, Algorithm 1).
 
-Frequencies are learned by a siamese network: two points go through one map, and the inner product
-of their features is fitted to the Gaussian kernel. A set of pairs is one tensor of shape
-(n, 2, d): a row holds x' and x''.
+Two points go through one map, and the inner product of their features is fitted to the Gaussian
+kernel. A set of pairs is one tensor of shape (n, 2, d): a row holds x' and x''.
 """
 
 import math
@@ -35,10 +34,9 @@ def fit_adaptive_features(
               - \langle \phi(x_i'), \phi(x_i'') \rangle^2 \bigr)^2
 
     by Adam with a linear decay, on new pairs in every epoch: a fixed set, as in the paper, is
-    learned by heart. Features in cosine–sine pairs ("paired", "orthogonal", "sobol") stay in pairs
-    and learn W only, which measured better and four times faster than setting them free; others
-    ("random": the paper's) learn W and b. Lengths are in bandwidths, so the defaults do not depend
-    on the units of the data; they take a second or two for 1000 features in two dimensions.
+    learned by heart. Features in cosine–sine pairs stay in pairs and learn W only, which measured
+    better and four times faster than setting them free; others ("random": the paper's) learn W and
+    b. Lengths are in bandwidths, so the defaults do not depend on the units of the data.
 
     Parameters
     ----------
@@ -60,8 +58,7 @@ def fit_adaptive_features(
     Returns
     -------
     FourierFeatures
-        Frozen, in the dtype of `features`: the start, if training did not lower the loss of the
-        pairs that are held out.
+        Frozen: the start, if training did not lower the loss of the pairs that are held out.
     """
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     location, one = X.mean(0), torch.ones((), dtype=X.dtype)
@@ -103,12 +100,10 @@ class Siamese(nn.Module):
     .. math:: \langle \phi(x'), \phi(x'') \rangle = \sum_i \tfrac12 a_i^2 \bigl[
               \cos(w_i \cdot (x' - x'')) + \cos(w_i \cdot (x' + x'') + 2 b_i) \bigr]
 
-    All frequencies and phases are learned, as in the paper. In pairs of a cosine and a sine the
-    second terms cancel, and only the frequencies of the pairs are learned: a quarter of the
-    cosines, a kernel of exactly one at zero, and far fewer ways to learn pairs by heart.
-
-    It learns in units where the bandwidth h is one and the data are centered, z = (x − c)/h, so
-    that one learning rate serves all data: w·x + b = (w h)·z + (b + w·c).
+    In pairs of a cosine and a sine the second terms cancel, and only the frequencies of the pairs
+    are learned: a quarter of the cosines, a kernel of exactly one at zero, and far fewer ways to
+    learn pairs by heart. It learns in units z = (x − c)/h, so that one learning rate serves all
+    data: w·x + b = (w h)·z + (b + w·c).
     """
 
     a: Tensor
@@ -178,9 +173,8 @@ def _thirds(tensor: Tensor) -> tuple[Tensor, ...]:
 def kernel_loss(inner: Tensor, kernel: Tensor, *, squared: bool = True) -> Tensor:
     """Mean (k_γ − ⟨φ, φ⟩²)² (paper, Section 3.1) or, plain, (k_γ − ⟨φ, φ⟩)² (its listing).
 
-    A density matrix squares inner products, so its features need the former; the latter is for
-    linear models. They need frequencies of different scale: squared, inner products come to
-    approximate k_{γ/2} = √k_γ, whose spectrum is narrower by √2.
+    A density matrix squares inner products, so its features need the former, with a spectrum that
+    is narrower by √2; the latter is for linear models.
 
     Examples
     --------
@@ -211,8 +205,8 @@ def near_pairs(X: Tensor, n_pairs: int, bandwidth: Tensor, generator: Generator)
     """One row of `X` and a point beside it, such that k_γ(x', x'') is uniform on (0, 1).
 
     Random pairs are almost all many bandwidths apart, the more so in many dimensions, and show the
-    kernel only where it is zero. Here x'' = x' + h·r·u with a random direction u and a Rayleigh
-    length r, in any dimension (in the plane that is Gaussian noise of deviation h).
+    kernel only where it is zero. Here x'' = x' + h·r·u, with a random direction u and a Rayleigh
+    length r in any dimension.
     """
     left = X[torch.randint(len(X), (n_pairs,), generator=generator)]
     noise = torch.randn(left.shape, generator=generator, dtype=X.dtype)

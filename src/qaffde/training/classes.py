@@ -20,8 +20,7 @@ L_c is:
 
 **Gradient descent** (Algorithm 3). The factors learn in coordinates :math:`e = T^\top \phi` that
 are orthonormal on the base measure, where one learning rate serves all directions:
-:math:`L_c = A_c T^\top`. Frozen features of rows without an encoder never change, so the
-coordinates of all rows are computed once.
+:math:`L_c = A_c T^\top`. Coordinates that never change are computed once.
 """
 
 import math
@@ -116,9 +115,8 @@ class ClassSums:
 class ClassReader:
     """All readings of some sums, for a Gram matrix G of shape (D, D).
 
-    The parts that they share are computed once. Eigenvalues below a share `tolerance` of the
-    largest count as zero, and need be right to the relative `error` only. All ranks up to
-    `max_rank` share their eigenpairs.
+    Eigenvalues below a share `tolerance` of the largest count as zero, and need be right to the
+    relative `error` only. All ranks up to `max_rank` share their eigenpairs.
     """
 
     sums: ClassSums
@@ -212,20 +210,17 @@ class ClassStates(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C), relative to the base measure."""
+        if self.coder is not None:
+            inputs = self.coder.inputs(x)
+            if self.training and self.augment is not None:
+                inputs = self.augment(inputs, self.generator)
+            x = self.coder.encode(inputs) / self.unit
         if self.in_coordinates:
             e = self.dropout(x)
         else:
-            e = self.dropout(self.features(self._codes(x))) @ self.transform
+            e = self.dropout(self.features(x)) @ self.transform
         born = QF.born_rule(e, self.factor) / QF.born_mass(self.factor, self._gram())
         return log_defended(born, self.epsilon)
-
-    def _codes(self, x: Tensor) -> Tensor:
-        if self.coder is None:
-            return x
-        inputs = self.coder.inputs(x)
-        if self.training and self.augment is not None:
-            inputs = self.augment(inputs, self.generator)
-        return self.coder.encode(inputs) / self.unit
 
     def _gram(self) -> Tensor:
         """Gram matrix of the coordinates; while features learn, a constant for twenty steps."""

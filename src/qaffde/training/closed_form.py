@@ -30,6 +30,9 @@ from qaffde.parameters import DOUBLE, ComputeConfig
 
 ROUNDING = 1e-10
 """Share of the whole below which what is left of a difference is rounding."""
+NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
+SPECTRUM_WIDENING = {"direct": 1.0, "square_root": math.sqrt(2)}
+"""Bandwidth of the frequencies, in bandwidths of the kernel that each reading then resolves."""
 
 
 def effective_count(weight: Tensor) -> float:
@@ -99,9 +102,6 @@ class Sums:
     def _square_share(self, total: float) -> float:
         """Sum of squares of the weights, in units of `total`²."""
         return (self.weight / total) ** 2 / self.count
-
-
-NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
 
 
 def _difference(whole: Tensor, part: Tensor) -> Tensor:
@@ -193,7 +193,3 @@ def square_root_values(
         root = U * lam.rsqrt()
         values = lattice.quadratic(root @ inner @ root.T, features.b, features.a, x)
     return values.clamp(min=0.0) / inner.trace()
-
-
-SPECTRUM_WIDENING = {"direct": 1.0, "square_root": math.sqrt(2)}
-"""Bandwidth of the frequencies, in bandwidths of the kernel that each reading then resolves."""

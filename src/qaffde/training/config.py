@@ -46,7 +46,7 @@ class LoopConfig:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "batch_size", "eval_every", "patience"):
+        for name in ("max_steps", "eval_every", "batch_size", "patience"):
             if getattr(self, name) is not None or name in ("max_steps", "eval_every"):
                 check_count(name, getattr(self, name))
         check_positive("learning_rate", self.learning_rate)
@@ -126,8 +126,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_choice("solver", self.solver, ("lbfgs", "adam"))
         check_choice("initialization", self.initialization, ("closed_form", "random"))
-        check_count("max_iter", self.max_iter)
-        check_count("max_steps", self.max_steps)
+        for name in ("max_iter", "max_steps"):
+            check_count(name, getattr(self, name))
         check_count("batch_size", self.batch_size, auto=True)
         check_positive("learning_rate", self.learning_rate)
         check_share("validation_fraction", self.validation_fraction)

@@ -64,9 +64,8 @@ def train_jointly(
     returned, in double precision.
     """
     born = LearnedBorn(space, state)
-    density = around(born)
     device = space.level.device
-    density.to(device, torch.float32)
+    density = around(born).to(device, torch.float32)
     history = train(
         density,
         negative_log_likelihood,

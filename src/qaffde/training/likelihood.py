@@ -25,30 +25,17 @@ from scipy.optimize import minimize
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.nn import (
-    BaseMeasure,
-    BornDensity,
-    DensityMatrix,
-    FourierFeatures,
-    KernelMeasure,
-)
+from qaffde.nn import BaseMeasure, BornDensity, DensityMatrix, FourierFeatures, KernelMeasure
 from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.loop import MakeOptimizer, adam, eager, train
 from qaffde.training.losses import expectation, negative_log_likelihood, state_likelihood
 from qaffde.training.run import History, Run
 
-NEGLIGIBLE = 0.01
-"""Share of the ridge below which an eigenvalue of G, or a feature, adds nothing."""
-MAX_NEGLIGIBLE = 0.5
-"""Share of the largest that is never negligible, so that something is left under any ridge."""
 START_ROWS = 10_000
-START_TOLERANCE = 1e-3
-BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
-POLISH_EPOCHS = 5
-LBFGS_ITERATIONS = 5
-"""Iterations in a step of the loop, which evaluates the loss once more than they need."""
+POLISH_EPOCHS, LBFGS_ITERATIONS = 5, 5
+"""Of Adam where coordinates are too many; and of L-BFGS in a step of the loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +64,7 @@ class Whitening:
         """Whitening by a Gram matrix G; the ridge is a share of its largest eigenvalue."""
         U, lam = QF.range_eigenpairs(G, tolerance)
         mu = ridge * float(lam[-1])
-        level = lam + mu
-        return cls(features, measure, U * level.rsqrt(), level, mu)
+        return cls(features, measure, U * (lam + mu).rsqrt(), lam + mu, mu)
 
     def to(self, device: torch.device | str) -> "Whitening":
         """The same map on a device."""
@@ -100,7 +86,7 @@ class Whitening:
         """
         features = deepcopy(self.features).float()
         phi = features.W.new_empty(len(X), features.n_features)
-        for x, values in zip(X.split(BLOCK), phi.split(BLOCK), strict=True):
+        for x, values in zip(X.split(4096), phi.split(4096), strict=True):
             values.copy_(features(x.to(phi)))
         return phi
 
@@ -121,7 +107,7 @@ class Whitening:
         phi, weight = phi[:START_ROWS], weight[:START_ROWS]
         T = self.transform * self.level.sqrt()
         rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
-        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, START_TOLERANCE)
+        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, 1e-3)
         return DensityMatrix((lam[:, None].sqrt() * V).to(phi))
 
     @torch.no_grad()
@@ -147,12 +133,13 @@ def whiten(
 
     On the paper's kernel measure, which has no Gram matrix, features stay as they are: the
     objective is then the paper's, whose likelihood is not that of a density. Eigenvalues of G
-    below the share `tolerance` of the largest count as zero.
+    below the share `tolerance` of the largest count as zero, and with them features and
+    eigenvalues below a hundredth of the ridge: they add nothing.
     """
     if isinstance(measure, KernelMeasure):
         one = torch.ones_like(features.a)
         return Whitening(features, measure, one.diag(), one, 0.0)
-    share = min(NEGLIGIBLE * ridge, MAX_NEGLIGIBLE)
+    share = min(0.01 * ridge, 0.5)  # something is left under any ridge
     features = features.trimmed(share)
     return Whitening.of(
         features, measure, measure.gram(features), ridge=ridge, tolerance=max(tolerance, share)
@@ -267,12 +254,9 @@ def approximate_state(
 
 def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
     """L-BFGS with a strong Wolfe line search, some iterations in each step."""
+    settings = {"history_size": 20, "line_search_fn": "strong_wolfe"}
     optimizer: torch.optim.Optimizer = eager(torch.optim.LBFGS)(
-        parameters,
-        lr=config.learning_rate,
-        max_iter=LBFGS_ITERATIONS,
-        history_size=20,
-        line_search_fn="strong_wolfe",
+        parameters, lr=config.learning_rate, max_iter=LBFGS_ITERATIONS, **settings
     )
     return optimizer
 
@@ -298,13 +282,8 @@ class Solver:
         return LoopConfig(max_steps=max_iter * epoch, **chosen)
 
 
-FULL_BATCH = {
-    "batch_size": None,
-    "learning_rate": 1.0,
-    "final_learning_rate": 1.0,
-    "eval_every": 1,
-}
+_FULL = {"batch_size": None, "learning_rate": 1.0, "final_learning_rate": 1.0, "eval_every": 1}
 SOLVERS: dict[str, Solver] = {
-    "lbfgs": Solver(lbfgs, FULL_BATCH, LBFGS_ITERATIONS),
+    "lbfgs": Solver(lbfgs, _FULL, LBFGS_ITERATIONS),
     "adam": Solver(adam, {"batch_size": 2048, "learning_rate": 0.01, "eval_every": 100}, 0),
 }

@@ -1,7 +1,6 @@
 r"""One training loop for every module and every loss.
 
-A loss is a function ``loss(module, *batch)`` that returns a mean over the rows of a batch. The
-loop draws batches, takes steps and keeps the state that is best on held-out rows. It recovers from
+It draws batches, takes steps and keeps the state that is best on held-out rows, recovers from
 losses that are not finite, and resumes after the process was killed.
 
 At every evaluation the loop notes its whole state: parameters, optimizer, generators, place in
@@ -24,7 +23,7 @@ from torch.optim import Optimizer
 
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
-from qaffde.training.noise import Noise, twin
+from qaffde.training.noise import Noise
 from qaffde.training.run import ALONE, History, Peers
 
 MAX_FAILURES = 5
@@ -86,7 +85,7 @@ def train(
     make_optimizer : callable, default=adam
         ``make_optimizer(parameters, config)``; L-BFGS needs ``batch_size=None``.
     checkpoint : Checkpoint or path, optional
-        Where the state is saved. Training goes on from an existing file, and removes it at its end.
+        Where the state is saved. Training goes on from such a file, and removes it in the end.
     report : callable, optional
         Called with the history after every evaluation.
     peers : Peers, default=ALONE
@@ -169,7 +168,7 @@ class _Run:
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.peers.share_(self.parameters)
         self.optimizer = self.make_optimizer(self.parameters, self.config)
-        self.noise = Noise(twin(self.generator))  # batches are those of a module without noise
+        self.noise = Noise(self.generator.clone_state())  # batches do not depend on noise
         self.is_noisy = self.config.batch_size is not None  # line searches need the same loss
         self.step, self.failures, self.stale = 0, 0, 0
         self.damping, self.best_loss = 1.0, math.inf

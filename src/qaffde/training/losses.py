@@ -10,27 +10,19 @@ BLOCK = 1024
 
 
 def negative_log_likelihood(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
-    r"""Mean :math:`-w \log p(x)` over a batch: weights of mean one over all the rows.
-
-    Batches are not divided by their own weight, so that their mean over an epoch is the loss of
-    all rows.
+    r"""Mean :math:`-w \log p(x)` over a batch, not divided by the weight of the batch.
 
     Parameters
     ----------
     module : nn.Module
         A :class:`~qaffde.nn.Density`, or any module from rows to log-probabilities.
-    x : Tensor of shape (n, d)
-    weight : Tensor of shape (n,)
+    x, weight : Tensors of shapes (n, d), (n,)
+        Weights of mean one over all rows.
 
     Examples
     --------
-    >>> import math, torch
-    >>> from qaffde.nn import Density
-    >>> class Uniform(Density):
-    ...     def log_prob(self, x):
-    ...         return torch.zeros(len(x)) - math.log(2)
-    >>> negative_log_likelihood(Uniform(), torch.rand(3, 1), torch.ones(3))
-    tensor(0.6931)
+    >>> negative_log_likelihood(nn.Identity(), torch.tensor([-0.5, -1.5]), torch.ones(2))
+    tensor(1.)
     """
     return -(weight * module(x)).mean()
 

@@ -68,10 +68,3 @@ class Noise(TorchFunctionMode):
         shape = x.shape if function is F.dropout else (*x.shape[:2], *(1 for _ in x.shape[2:]))
         kept = torch.rand(shape, generator=self.generator) >= p
         return x * kept.to(x) / max(1 - p, 1e-9)
-
-
-def twin(generator: Generator) -> Generator:
-    """Copy of a generator in its present state."""
-    other = Generator(generator.device)
-    other.set_state(generator.get_state())
-    return other

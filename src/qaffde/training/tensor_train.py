@@ -4,13 +4,14 @@ r"""Maximum likelihood for tensor trains.
           - \lambda \sum_t \int \lVert \partial_t \Psi \rVert^2 / Z
 
 Z and the roughness of Ψ (Good and Gaskins, 1971: that of the root of the density) are contractions
-of the train, so both terms are exact. All parameters take Adam's steps at once.
+of the train, so both terms are exact.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from numbers import Real
 
@@ -38,8 +39,7 @@ class TensorTrainConfig:
         K, functions of a part, at most; codes have no more than there are, and fits of few rows
         have fewer.
     bond, rank : int, default=96, 8
-        χ, at most, and the columns r of the end. With one column Ψ is zero on whole surfaces, and
-        steps near them are erratic.
+        χ, at most, and the columns r of the end: with one, Ψ is zero on whole surfaces.
     ridge : float, default=3.0
         λ times the number of rows.
     max_steps, batch_size, learning_rate : default=2000, 2048, 0.03
@@ -102,17 +102,8 @@ class LearningTrain(nn.Module):
 
     .. math:: W = I + a W', \qquad E = a E', \qquad V_k = [k = 0] + b V'_k / (1 + f_k)
 
-    where :math:`f_k` is the frequency of a function: steps are small where functions vary fast,
-    and in matrices of many numbers.
-
-    Parameters
-    ----------
-    bases : sequence of ColumnBasis
-        In the order of the train.
-    bond, rank : int
-    ridge : float
-        λ.
-    generator : torch.Generator
+    where :math:`f_k` is the frequency of a function: steps are small where functions vary fast.
+    The bases are in the order of the train, and the ridge is λ.
     """
 
     def __init__(
@@ -125,14 +116,11 @@ class LearningTrain(nn.Module):
     ) -> None:
         super().__init__()
         self.bases, self.ridge = list(bases), ridge
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator)
-
+        normal = partial(torch.randn, bond, generator=generator)
         mixing = 0.02 / (STEP * math.sqrt(bond))
-        self.mixers = nn.ParameterList(mixing * normal(bond, bond) for _ in bases[1:])
-        self.loadings = nn.ParameterList(normal(bond, b.n_functions) for b in bases)
-        self.end = nn.Parameter((1 + normal(bond, rank)) / STEP)
+        self.mixers = nn.ParameterList(mixing * normal(bond) for _ in bases[1:])
+        self.loadings = nn.ParameterList(normal(b.n_functions) for b in bases)
+        self.end = nn.Parameter((1 + normal(rank)) / STEP)
         for k, basis in enumerate(bases):
             self.register_buffer(f"scale_{k}", 1 / (1 + basis.roughness.float().sqrt() / math.pi))
             self.register_buffer(f"rough_{k}", basis.roughness.float())
@@ -209,7 +197,7 @@ def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     levels : Tensor of shape (n, d)
         Columns in [0, 1], about uniform.
     n_cells : int, default=16
-        Cells of a column of the tables that mutual information is estimated from.
+        Cells of a column, to estimate mutual information.
 
     Examples
     --------
@@ -222,7 +210,11 @@ def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     cells = (levels.nan_to_num(0.5) * n_cells).long().clamp(0, n_cells - 1)
     told = torch.zeros(d, d, dtype=torch.float64)
     for i, j in combinations(range(d), 2):
-        told[i, j] = told[j, i] = _mutual_information(cells[:, i], cells[:, j], n_cells)
+        pairs = cells[:, i] * n_cells + cells[:, j]
+        joint = torch.bincount(pairs, minlength=n_cells**2).double().reshape(n_cells, -1)
+        share = joint / joint.sum()
+        gain = share / (share.sum(1, keepdim=True) * share.sum(0)).clamp(min=1e-300)
+        told[i, j] = told[j, i] = torch.special.xlogy(share, gain).sum()
     told.fill_diagonal_(-1)
     path = [int(k) for k in divmod(int(told.argmax()), d)] if d > 1 else [0]
     while len(path) < d:
@@ -235,28 +227,14 @@ def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     return path
 
 
-def _mutual_information(a: Tensor, b: Tensor, n_cells: int) -> float:
-    joint = torch.bincount(a * n_cells + b, minlength=n_cells**2).double().reshape(n_cells, -1)
-    share = joint / joint.sum()
-    independent = share.sum(1, keepdim=True) * share.sum(0)
-    return float(torch.special.xlogy(share, share / independent.clamp(min=1e-300)).sum())
-
-
 def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int) -> Tensor:
     r"""Knots (2, J) of a line that give values resolution by the root of their density.
 
     .. math:: dv = \tfrac12 \left(f + \sqrt f \Big/ \textstyle\int \sqrt f\right) dx
 
-    where f is a histogram. Half of the resolution goes by mass, the other half helps rare values.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n,)
-        Values of the column.
-    levels : callable
-        u, the share of the column's law below values (m,).
-    n_cells : int
-        Cells of equal width between the outermost values but for one in two thousand.
+    where f is a histogram of the values (n,), in cells of equal width between the outermost but
+    for one in two thousand. Half of the resolution goes by mass, the other half helps rare values.
+    `levels` gives u, the share of the column's law below values (m,).
     """
     tail = torch.tensor([5e-4, 1 - 5e-4], dtype=torch.float64)
     low, high = torch.quantile(x[:: -(-len(x) // 1_000_000)], tail)
@@ -305,13 +283,9 @@ def fit_train(
     Parameters
     ----------
     parts : sequence of Part
-    x : Tensor of shape (n, d)
+    x, weight : Tensors of shapes (n, d), (n,)
         Values of the parts, on a line about normal; NaN where one is not known.
-    weight : Tensor of shape (n,)
-    config : TensorTrainConfig
-    generator : torch.Generator
-    run : Run
-        Clock, checkpoint and progress.
+    config, generator, run
     knots : sequence of Tensors of shape (2, J) or None, optional
         Of each part's :class:`~qaffde.nn.WaveBasis`.
     """
@@ -323,10 +297,9 @@ def fit_train(
     if not len(valid) or len(bases) == 0:
         return independent(bases), History(stopped_by="max_steps")
     order = chain_order(levels_of(bases, x[chosen[:20_000]]))
-    w = (weight / weight.mean()).float()
-    learner = LearningTrain(
-        [bases[k] for k in order], config.bond, config.rank, config.ridge / len(chosen), generator
-    )
+    w, ridge = (weight / weight.mean()).float(), config.ridge / len(chosen)
+    own = [bases[k] for k in order]
+    learner = LearningTrain(own, config.bond, config.rank, ridge, generator)
     train, history = independent(bases), History()
     rounds = 3 if x.isnan().any() else 1
     for number in range(rounds):
