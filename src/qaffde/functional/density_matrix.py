@@ -88,7 +88,7 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     Parameters
     ----------
     rank : int, float or "auto"
-        A number, a share of D in (0, 1], or as few as hold `min_trace` of the trace.
+        A number, a share of D in (0, 1], or as few as hold the share `min_trace` of the trace.
     lam : Tensor of shape (D,)
         All eigenvalues, in falling order.
     min_trace : float
@@ -110,15 +110,11 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
 def born_rule(phi: Array, L: Array) -> Array:
     r"""Born rule :math:`\phi^\top \rho\, \phi = \lVert L \phi \rVert^2`, not divided by a trace.
 
+    It is of shape (...), or (..., C) for the factors (C, r, D) of C density matrices.
+
     Parameters
     ----------
-    phi : Array of shape (..., D)
-    L : Array of shape (r, D) or (C, r, D)
-        One factor, or those of C density matrices, which take one product.
-
-    Returns
-    -------
-    Array of shape (...) or (..., C)
+    phi, L : Arrays of shapes (..., D), and (r, D) or (C, r, D)
 
     Examples
     --------
@@ -131,16 +127,12 @@ def born_rule(phi: Array, L: Array) -> Array:
 
 
 def born_mass(L: Tensor, G: Tensor) -> Tensor:
-    r"""Integral :math:`\operatorname{tr}(L G L^\top)` of the Born rule.
+    r"""Integral :math:`\operatorname{tr}(L G L^\top)` of the Born rule, of shape () or (C,).
 
     Parameters
     ----------
     L : Tensor of shape (r, D) or (C, r, D)
     G : Tensor of shape (D, D), or (D,) for a diagonal matrix
-
-    Returns
-    -------
-    Tensor of shape () or (C,)
 
     Examples
     --------

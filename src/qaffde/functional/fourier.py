@@ -171,14 +171,8 @@ def lattice_frequencies(
     The frequencies are 2πk/P for integer vectors k, heaviest first, and a_k² is the spectrum there
     (the trapezoidal rule on Bochner's integral, exact up to the wrapped kernel). In one and two
     dimensions this has neither the variance nor the floor of random frequencies; the number of
-    lattice points in a ball makes it useless beyond four.
-
-    Parameters
-    ----------
-    n_features : int
-        Upper bound of D: one constant and as many cosine–sine pairs as fit.
-    h, period : Tensors of shape (d,)
-        Bandwidth and period P of each column, in the same units.
+    lattice points in a ball makes it useless beyond four. D is one constant and as many pairs of
+    a cosine and a sine as fit.
     """
     n = (n_features - 1) // 2
     step = 2 * math.pi / period
@@ -288,11 +282,6 @@ class Lattice:
         axes = [_nodes(M).to(self.step) / step for M, step in self._columns]
         return torch.cartesian_prod(*axes).reshape(-1, len(axes))
 
-    def series(self, values: Tensor) -> Tensor:
-        """A of shape (2M₁ + 1, 2M₂ + 1) from the values of q, of shape (n,), at the nodes."""
-        first, second = (_analysis(M).to(values) for M in self.degree)
-        return first @ values.reshape(self.n_waves) @ second.T
-
     @cached_property
     def frequencies(self) -> Tensor:
         """Frequencies of shape (n, d) of all products of two features, and some more."""
@@ -358,13 +347,8 @@ class LatticeSeries:
     Rounding is relative to the sum of its coefficients, not to its value: what is below ``faint``
     has fewer than nine digits, and is computed as a square.
 
-    Parameters
-    ----------
-    W, b : Arrays of shapes (m₁ + m₂, d), (m₁ + m₂, 1)
-        Frequencies and phases of the waves, those of f₁ first; of one column, m₂ = 0.
-    A : Array of shape (m₂, m₁), or (1, m₁)
-        The coefficients, transposed.
-    faint : float
+    W (m₁ + m₂, d) and b (m₁ + m₂, 1) are the frequencies and phases of the waves, those of f₁
+    first; of one column, m₂ = 0. A (m₂, m₁), or (1, m₁), are the coefficients, transposed.
     """
 
     W: Array
@@ -376,7 +360,7 @@ class LatticeSeries:
     def of(cls, lattice: Lattice, square: Callable[[Tensor], Tensor]) -> "LatticeSeries":
         """The series of a function that is such a square, from its values."""
         values = torch.cat([square(x) for x in lattice.nodes.split(1024)])
-        A = lattice.series(values).T.contiguous()
+        A = _coefficients(_coefficients(values.reshape(lattice.n_waves)).T)
         faint = 1e9 * torch.finfo(A.dtype).eps * float(A.abs().sum())
         return cls(*lattice.all_waves, A, faint)
 
@@ -427,12 +411,10 @@ def _nodes(degree: int) -> Tensor:
     return 2 * math.pi / (2 * degree + 1) * torch.arange(2 * degree + 1, dtype=torch.float64)
 
 
-def _analysis(degree: int) -> Tensor:
-    """Matrix from values at the nodes of one column to the coefficients of its waves."""
-    angles = torch.outer(_multiples(degree).double(), _nodes(degree))
-    waves = torch.where(_is_sine(degree)[:, None], angles.sin(), angles.cos())
-    waves[1:] *= 2
-    return waves / len(waves)
+def _coefficients(values: Tensor) -> Tensor:
+    """Coefficients of 1, cos θ, …, sin θ, … from values at the nodes, along the last axis."""
+    c = torch.fft.rfft(values, norm="forward")
+    return torch.cat([c.real[..., :1], 2 * c.real[..., 1:], -2 * c.imag[..., 1:]], -1)
 
 
 def _exponentials(degree: int) -> Tensor:

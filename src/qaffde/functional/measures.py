@@ -15,16 +15,11 @@ from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of
 
 
 def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    r"""Eigenpairs of a positive semidefinite matrix on its range: all that whitening needs.
+    r"""Eigenpairs U (D, n) and λ (n,), rising, of a positive semidefinite matrix on its range.
 
     Powers of G on its range are :math:`U \operatorname{diag}(\lambda^p) U^\top`. Eigenvalues below
     `tolerance` times the largest belong to combinations of features that vanish μ-almost
     everywhere: dividing by them would only magnify rounding.
-
-    Returns
-    -------
-    U : Tensor of shape (D, n)
-    lam : Tensor of shape (n,), rising
 
     Examples
     --------
@@ -81,14 +76,8 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
 def whitening(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Affine map by which :func:`log_mixture_density` whitens by K Gaussians in one product.
 
-    Parameters
-    ----------
-    log_weight, mean, cholesky : Tensors of shapes (K,) or (), (K, d), (K, d, d)
-
-    Returns
-    -------
-    root, offset, log_constant : Tensors of shapes (d, d·K), (d·K,), (K,)
-        The first K columns are the first whitened coordinates of all components.
+    From weights (K,) or (), means (K, d) and factors (K, d, d), it is a root (d, d·K), whose first
+    K columns give the first whitened coordinates of all components, an offset and log-constants.
     """
     d = mean.shape[1]
     eye = torch.eye(d, dtype=mean.dtype, device=mean.device)

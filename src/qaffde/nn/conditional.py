@@ -115,17 +115,9 @@ class Target:
 
 
 class BornHead(nn.Module):
-    """From the numbers that a network gives to a density of y; it has no parameters of its own.
+    """From `n_inputs` numbers that a network gives to a density of y.
 
-    Parameters
-    ----------
-    n_components, n_functions, rank, target
-        As in :class:`ConditionalBorn`.
-
-    Attributes
-    ----------
-    n_inputs : int
-        How many numbers it takes.
+    It has no parameters of its own; its arguments are those of :class:`ConditionalBorn`.
     """
 
     start: Tensor

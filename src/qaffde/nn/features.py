@@ -230,10 +230,8 @@ class GaussianMeasure(BaseMeasure):
 
     Parameters
     ----------
-    weights : Tensor of shape (K,)
-        Positive, of sum one.
-    means : Tensor of shape (K, d)
-    covariances : Tensor of shape (K, d, d)
+    weights, means, covariances : Tensors of shapes (K,), (K, d), (K, d, d)
+        Weights are positive, of sum one.
 
     Examples
     --------
@@ -293,8 +291,7 @@ class KernelMeasure(BaseMeasure):
     """The paper's normalization: Lebesgue measure on R^d and the constant M_γ.
 
     The features do not decay, so their Gram matrix does not exist and what is divided by M_γ only
-    approximates a density (it has a floor of about 1/(D·M_γ), and its integral over all of R^d
-    diverges). Kept for reproducing the paper; its likelihoods compare with nothing.
+    approximates a density: it has a floor of about 1/(D·M_γ), and its integral diverges.
 
     Parameters
     ----------

@@ -20,7 +20,6 @@ from qaffde.nn import BornMixture, Density, RealColumn, TableDensity, TensorTrai
 from qaffde.nn.base import formula_of
 from qaffde.nn.tensor_train import OUT
 
-INPUT, OUTPUT = "X", "log_density"
 N_ROWS = 2**20
 """Number of rows that stands for any number while recording."""
 
@@ -76,7 +75,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         shape = torch.empty(N_ROWS, n_columns, dtype=torch.float64, device="meta")
-        self.input = Recorded.of(self, INPUT, shape)
+        self.input = Recorded.of(self, "X", shape)
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> str:
         """Name of what an operation of ONNX makes of values and constants."""
@@ -100,13 +99,13 @@ class Graph:
     def content(self, output: "Recorded") -> bytes:
         """The model as the bytes of a file, checked; the output is of shape (n,)."""
         helper, double = self.onnx.helper, self.onnx.TensorProto.DOUBLE
-        self.nodes.append(helper.make_node("Identity", [output.label], [OUTPUT]))
+        self.nodes.append(helper.make_node("Identity", [output.label], ["log_density"]))
         n_columns = self.input.shape[1]
         graph = helper.make_graph(
             self.nodes,
             "score_samples",
-            [helper.make_tensor_value_info(INPUT, double, ["n", n_columns])],
-            [helper.make_tensor_value_info(OUTPUT, double, ["n"])],
+            [helper.make_tensor_value_info("X", double, ["n", n_columns])],
+            [helper.make_tensor_value_info("log_density", double, ["n"])],
             self.constants,
         )
         model = helper.make_model(

@@ -7,9 +7,8 @@ r"""Tensor trains: the Born rule for a matrix-product state of many parts of a t
 with functions :math:`e_t` of each part that are orthonormal under its own law :math:`m_t`
 (:mod:`qaffde.nn.column_basis`). The core :math:`A_t^k = W_t \operatorname{diag}(V_t^k)` of the
 function k is a matrix of χ × χ numbers, the bond; all K cores of a part share W. At the same cost
-for a row, that allows a larger bond than K free matrices (Loconte et al., "Subtractive mixture
-models via squaring", 2024, find the same for trees), and K does not enter contractions at all:
-they carry a matrix ρ from part to part,
+for a row, that allows a larger bond than K free matrices (as in trees: Loconte et al., 2024), and
+contractions carry a matrix ρ from part to part, whatever K,
 
 .. math:: \rho \leftarrow (W^\top \rho\, W) \circ Q
 
@@ -53,12 +52,8 @@ class TensorTrain(PartsDensity):
 
     Parameters
     ----------
-    mixers : iterable of Tensors of shape (bond, next bond)
-        W of each part, parameters.
-    loadings : iterable of Tensors of shape (next bond, K)
-        V of each part, parameters.
-    bases : iterable of ColumnBasis
-        Of each part.
+    mixers, loadings, bases : iterables
+        Of each part: W (bond, next bond) and V (next bond, K), parameters, and a ColumnBasis.
     places : sequence of int, optional
         Number of each part, −1 where it is integrated out; by default their order.
     start, end : Tensors of shapes (s, first bond) and (last bond, r), optional
@@ -168,10 +163,8 @@ class TensorTrain(PartsDensity):
 
     def log_prob_complete(self, x: Tensor) -> Tensor:
         """Log-density (n,) of rows (n, d) without gaps, by operations that do not see values."""
-        found = (
-            basis.loaded(x[:, place], V)
-            for basis, place, V in zip(self.bases, self.places, self.loadings, strict=True)
-        )
+        parts = zip(self.bases, self.places, self.loadings, strict=True)
+        found = (basis.loaded(x[:, place], V) for basis, place, V in parts)
         return self._log_square(found) + self._log_laws(x)
 
     def _log_laws(self, x: Tensor) -> Tensor:
@@ -245,8 +238,13 @@ class TensorTrain(PartsDensity):
         first, last = kept[0], kept[-1]
         if first == 0 and last == len(places) - 1:
             return self._frozen(range(len(places)), places)
-        rho, behind = self._around(first, last)
-        sites = range(first, last + 1)
+        operators, sites = self._free_operators(), range(first, last + 1)
+        rho = (self.start.T @ self.start)[None]
+        for t in range(first):
+            rho = carry(rho, self.mixers[t], operators[t])
+        behind = (self.end @ self.end.T)[None]
+        for t in range(len(operators) - 1, last, -1):
+            behind = carry_back(behind, self.mixers[t], operators[t])
         if first == last:  # one part has a matrix of K × K numbers, whatever the bond
             Q = carry(rho, self.mixers[first], behind)[0]
             V = root_factor(self.loadings[first].T @ Q @ self.loadings[first]).T
@@ -255,17 +253,6 @@ class TensorTrain(PartsDensity):
         else:
             changes = {"start": root_factor(rho[0]).T, "end": root_factor(behind[0])}
         return self._frozen(sites, places[first : last + 1], **changes)
-
-    def _around(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Matrices (1, χ, χ) of all that is integrated out before and behind some parts."""
-        operators = self._free_operators()
-        rho = (self.start.T @ self.start)[None]
-        for t in range(first):
-            rho = carry(rho, self.mixers[t], operators[t])
-        behind = (self.end @ self.end.T)[None]
-        for t in range(len(operators) - 1, last, -1):
-            behind = carry_back(behind, self.mixers[t], operators[t])
-        return rho, behind
 
     @torch.no_grad()
     def condition(self, parts: Sequence[int], values: Tensor) -> "TensorTrain":

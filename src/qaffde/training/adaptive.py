@@ -69,7 +69,7 @@ def fit_adaptive_features(
         return sample_pairs(Z, n_pairs, one, generator, near_share=near_share).float()
 
     def loss(pairs: Tensor) -> Tensor:
-        return kernel_loss(network(pairs), pair_kernel(pairs, torch.ones(())), squared=squared)
+        return kernel_loss(network(pairs), pair_kernel(pairs, one.float()), squared=squared)
 
     @torch.no_grad()
     def mean_loss(pairs: Tensor) -> float:
@@ -112,14 +112,10 @@ class Siamese(nn.Module):
 
     def __init__(self, features: FourierFeatures, location: Tensor, scale: Tensor) -> None:
         super().__init__()
-        self.paired = is_paired(features)
-        W, b = features.W, features.b
-        if self.paired:
-            W = _thirds(W)[1]
-        else:
-            b = torch.remainder(b + W @ location, 2 * math.pi)
-        self.W = nn.Parameter(W * scale)
-        self.b = nn.Parameter(b, requires_grad=not self.paired)
+        self.paired, W, b = is_paired(features), features.W, features.b
+        turned = torch.remainder(b + W @ location, 2 * math.pi)
+        self.W = nn.Parameter((_thirds(W)[1] if self.paired else W) * scale)
+        self.b = nn.Parameter(b if self.paired else turned, requires_grad=not self.paired)
         self.register_buffer("a", features.a)
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)

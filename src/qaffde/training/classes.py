@@ -194,7 +194,6 @@ class ClassStates(nn.Module):
         unit: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.register_buffer("unit", unit)
         start, self.learns = space.features, training.learn_features
         self.features = FourierFeatures(start.W, start.b, start.a, learnable=self.learns)
         self.measure = deepcopy(space.measure)
@@ -202,11 +201,10 @@ class ClassStates(nn.Module):
         self.factor = nn.Parameter(factor.clone())
         self.epsilon, self.in_coordinates = epsilon, in_coordinates
         self.augment, self.generator = training.augment, generator
-        self.register_buffer("transform", space.transform)
-        self.register_buffer("log_prior", log_prior)
-        gram = 1 - space.ridge / space.level
-        self.register_buffer("gram", gram.diag() if self.learns else gram)
-        self.register_buffer("age", torch.zeros((), dtype=torch.int64))
+        gram, age = 1 - space.ridge / space.level, torch.zeros((), dtype=torch.int64)
+        buffers = {"unit": unit, "transform": space.transform, "log_prior": log_prior, "age": age}
+        for name, value in (buffers | {"gram": gram.diag() if self.learns else gram}).items():
+            self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C), relative to the base measure."""
@@ -215,10 +213,8 @@ class ClassStates(nn.Module):
             if self.training and self.augment is not None:
                 inputs = self.augment(inputs, self.generator)
             x = self.coder.encode(inputs) / self.unit
-        if self.in_coordinates:
-            e = self.dropout(x)
-        else:
-            e = self.dropout(self.features(x)) @ self.transform
+        e = self.dropout(x if self.in_coordinates else self.features(x))
+        e = e if self.in_coordinates else e @ self.transform
         born = QF.born_rule(e, self.factor) / QF.born_mass(self.factor, self._gram())
         return log_defended(born, self.epsilon)
 

@@ -191,9 +191,17 @@ def maximize_likelihood(
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
     phi = space.values(Z[part])
-    module = WhitenedState(space, state)
-    history = maximize_state(
-        module, phi, weight[part], config.max_iter, generator, solver=config.solver, run=run
+    solver = SOLVERS[config.solver]
+    loop = solver.config(config.max_iter, len(phi), run)
+    history = train(
+        WhitenedState(space, state),
+        state_likelihood,
+        (phi, weight[part].to(phi)),
+        None,
+        loop,
+        generator,
+        make_optimizer=solver.make_optimizer,
+        **run.loop_arguments("state", loop.max_steps),
     )
     if too_many:
         adam = SOLVERS["adam"].config(POLISH_EPOCHS, len(Z), run, learning_rate=1e-3)
@@ -201,31 +209,6 @@ def maximize_likelihood(
         rows = (Z.to(module.transform), weight.to(module.transform))
         train(module, negative_log_likelihood, rows, None, adam, generator, peers=peers)
     return history
-
-
-def maximize_state(
-    module: WhitenedState | DensityMatrix,
-    phi: Tensor,
-    weight: Tensor,
-    max_iter: int,
-    generator: Generator,
-    *,
-    solver: str = "lbfgs",
-    run: Run | None = None,
-) -> History:
-    """Solve the convex problem for features phi of shape (N, D), in place."""
-    run, chosen = Run() if run is None else run, SOLVERS[solver]
-    config = chosen.config(max_iter, len(phi), run)
-    return train(
-        module,
-        state_likelihood,
-        (phi, weight.to(phi)),
-        None,
-        config,
-        generator,
-        make_optimizer=chosen.make_optimizer,
-        **run.loop_arguments("state", config.max_steps),
-    )
 
 
 @torch.no_grad()
