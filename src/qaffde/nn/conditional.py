@@ -34,13 +34,8 @@ WINDINGS, MAX_TURN = 2, 0.35
 class Target:
     """Values y of one kind as numbers z, in which bases are mixtures of Gaussians.
 
-    Parameters
-    ----------
-    kind : Kind
-        Real numbers with one end are logarithms in z, those with two ends logits. Periodic ones
-        are turns.
-    location, scale : float
-        Of z.
+    Real numbers with one end are logarithms in z, those with two ends logits, and periodic ones
+    are turns, less a location and divided by a scale.
     """
 
     kind: Kind
@@ -76,9 +71,9 @@ class Target:
         value, inside = y, torch.ones_like(y, dtype=torch.bool)
         if self._walls:
             inside = (y > self.ends[0]) & (y < self.ends[1])
-            distances = (side * (y - end) for side, end in self._walls)
-            logs = [torch.where(inside, distance, 1.0).log() for distance in distances]
-            value = sum(side * own for (side, _), own in zip(self._walls, logs, strict=True))  # type: ignore[assignment]
+            value = torch.zeros_like(y)
+            for side, end in self._walls:
+                value = value + side * torch.where(inside, side * (y - end), 1.0).log()
         z = (value - self.location) / self.scale
         z = z % 1 if isinstance(self.kind, Periodic) else z
         return z, torch.where(inside, self.log_slope(z), -torch.inf)
@@ -190,8 +185,7 @@ class BornHead(nn.Module):
 class ConditionalBorn(nn.Module):
     r"""Layer from a context to a density of one y.
 
-    It is the last layer of any network: ``layer(network(x)).log_prob(y)`` is differentiable in
-    the parameters of both.
+    As the last layer of a network, ``layer(network(x)).log_prob(y)`` is differentiable.
 
     Parameters
     ----------
@@ -241,7 +235,6 @@ class BornConditional(Distribution):
         Of the bases, in the units of z; on a circle, all windings of the Gaussians.
     factor : Tensor of shape (..., M, r, K)
     head : BornHead
-        Waves and target.
     """
 
     arg_constraints = {}  # noqa: RUF012 (as torch has it)

@@ -12,8 +12,7 @@ L_c is:
     of each class.
 ``pretty_good``
     :math:`(\bar\rho + \mu)^{-1/2} \rho_c (\bar\rho + \mu)^{-1/2}`: the measurement that tells the
-    states of classes apart nearly as well as any (Hausladen and Wootters, 1994). What all classes
-    have in common is divided out.
+    states of classes apart nearly as well as any (Hausladen and Wootters, 1994).
 ``coherent``
     :math:`(\bar\rho + \mu)^{-1} \psi_c \psi_c^\top (\bar\rho + \mu)^{-1}`: a pure state, whose
     amplitude is the least-squares estimate of the class's share of the rows.

@@ -73,8 +73,7 @@ class TrainingConfig:
     Parameters
     ----------
     solver : {"lbfgs", "adam"}, default="lbfgs"
-        For the convex problem of frozen features. L-BFGS was faster than Adam on every problem
-        of ``python -m benchmarks.solvers``; Adam is the paper's.
+        For the convex problem of frozen features. Adam is the paper's, and slower.
     max_iter : int, default=10
         Iterations of that solver; for "adam", epochs.
     initialization : {"closed_form", "random"}, default="closed_form"
@@ -92,14 +91,13 @@ class TrainingConfig:
     learn_features : bool, default=False
         Whether the frequencies of a classifier learn too.
     dropout : float, default=0.0
-        Share of the features that a step does not see, drawn anew for each row: many features
-        then cannot learn rows by heart. For classifiers with the conditional objective.
+        Share of the features that a step of a classifier does not see, drawn anew for each row.
     augment : callable, optional
         ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
         training an encoder.
     checkpoint : path or None, default=None
-        Where the state is kept while fitting, in files that begin with this name. A fit that was
-        killed goes on from them when called again with the same data, parameters and seed.
+        Beginning of the names of files that keep the state while fitting. A fit that was killed
+        goes on from them when called again with the same data, parameters and seed.
 
     Examples
     --------

@@ -97,15 +97,12 @@ def train(
 
     Raises
     ------
-    TrainingDiverged
-        After several recoveries in a row; the module is then in its best state.
-    CheckpointError
-        If the checkpoint is damaged or that of another fit.
+    TrainingDiverged, CheckpointError
+        After several recoveries in a row; of a checkpoint that is damaged or of another fit.
 
     Examples
     --------
-    >>> line = nn.Linear(1, 1)
-    >>> x = torch.linspace(-1, 1, 100)[:, None]
+    >>> line, x = nn.Linear(1, 1), torch.linspace(-1, 1, 100)[:, None]
     >>> def mean_square(module, x, y):
     ...     return (module(x) - y).square().mean()
     >>> config = LoopConfig(max_steps=500, batch_size=10, learning_rate=0.1)
