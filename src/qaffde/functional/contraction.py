@@ -66,8 +66,7 @@ def log_likelihood(
     if not torch.is_grad_enabled():
         v = [f @ V.T for f, V in zip(e, loadings, strict=True)]
         return (weight * log_norm(end.new_ones(1, 1), mixers, v, end)).mean()
-    value: Tensor = _LogLikelihood.apply(weight, e, *mixers, *loadings, end)
-    return value
+    return _LogLikelihood.apply(weight, e, *mixers, *loadings, end)
 
 
 class _LogLikelihood(torch.autograd.Function):

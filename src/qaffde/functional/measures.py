@@ -69,7 +69,7 @@ def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
     """
     d = X.shape[-1]
     parts = mean.to(X).reshape(-1, d), cholesky.to(X).reshape(-1, d, d)
-    log_terms: Tensor = log_gaussian_terms(X, *whitening(X.new_zeros(()), *parts))
+    log_terms = log_gaussian_terms(X, *whitening(X.new_zeros(()), *parts))
     return log_terms.T.reshape(*mean.shape[:-1], len(X))
 
 

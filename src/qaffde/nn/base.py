@@ -32,13 +32,10 @@ class Derived:
         ]
         self._numbers = [(vars(part), name) for part in modules[1:] for name in _numbers(part)]
         self._own_numbers = _numbers(density)
-        self._state = self._state_of(density)
+        self.state = self.state_of(density)
 
-    def is_current(self, density: nn.Module) -> bool:
-        """Whether the density has the same tensors, modules and numbers, all unchanged."""
-        return self._state_of(density) == self._state
-
-    def _state_of(self, density: nn.Module) -> list[float]:
+    def state_of(self, density: nn.Module) -> list[float]:
+        """The same list as long as tensors, modules and numbers of the density are unchanged."""
         own, tensors = vars(density), self._tensors
         return [
             *map(id, chain.from_iterable(part.values() for part in self._parts)),
@@ -69,13 +66,16 @@ class Density(nn.Module, ABC):
         gradients. They are neither copied nor pickled.
         """
         kept = self._derived
-        if kept is None or not kept.is_current(self):
+        if kept is None or kept.state_of(self) != kept.state:
             kept = self._derived = Derived(self)
         if name not in kept.values:
             with torch.no_grad():
                 kept.values[name] = make()
-        value: T = kept.values[name]
-        return value
+        return kept.values[name]
+
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
+        """The log-density as a formula that is not closed; see :class:`FormulaDensity`."""
+        return Formula(lambda x, density: density.log_prob(x), self)
 
     def expansion(self) -> Any:
         """The density as a sum of trigonometric terms, computed anew by every call."""
@@ -116,15 +116,8 @@ class FormulaDensity(Density):
             formula = self.formula()
         else:
             formula = self.derived("formula", self.formula)
-        log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
+        log_p = formula(x.reshape(-1, x.shape[-1]))
         return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
-
-
-def formula_of(density: Density, dtype: torch.dtype | None, *, shortcuts: bool) -> Formula:
-    """The formula of a density; of one that has none, a formula that is not closed."""
-    if isinstance(density, FormulaDensity):
-        return density.formula(dtype, shortcuts=shortcuts)
-    return Formula(lambda x, density: density.log_prob(x), density)
 
 
 def _numbers(module: nn.Module) -> list[str]:

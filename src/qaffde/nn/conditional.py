@@ -25,9 +25,6 @@ from qaffde.nn.column_basis import wave_amplitude, wave_products
 
 PANELS = (-9.0, -6.0, -4.5, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 9.0)
 """Edges of the panels of a quadrature, in deviations of each Gaussian; no mass lies beyond."""
-MAX_LOG_DEVIATION = 6.0
-WINDINGS, MAX_TURN = 2, 0.35
-"""Turns of a periodic y that are summed in each direction, and the largest deviation in turns."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +157,10 @@ class BornHead(nn.Module):
         parts = (numbers + self.start.to(numbers)).split([C, C, C, r * K], -1)
         log_weight, mean = parts[0].log_softmax(-1), parts[1]
         circular = isinstance(self.target.kind, Periodic)
-        most = math.log(MAX_TURN) if circular else MAX_LOG_DEVIATION
-        deviation = parts[2].clamp(-MAX_LOG_DEVIATION, most).exp()
+        most = math.log(0.35) if circular else 6.0  # turns, deviations
+        deviation = parts[2].clamp(-6.0, most).exp()
         if circular:
-            turns = torch.arange(-WINDINGS, WINDINGS + 1).to(mean)
+            turns = torch.arange(-2, 3).to(mean)
             mean = ((mean % 1)[..., None] + turns).flatten(-2)
             log_weight = log_weight.repeat_interleave(len(turns), -1)
             deviation = deviation.repeat_interleave(len(turns), -1)
@@ -222,8 +219,7 @@ class ConditionalBorn(nn.Module):
 
     def forward(self, context: Tensor) -> Distribution:
         """Density of y for contexts of shape (..., n_inputs)."""
-        density: Distribution = self.head(self.linear(context))
-        return density
+        return self.head(self.linear(context))
 
 
 class BornConditional(Distribution):

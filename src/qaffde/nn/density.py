@@ -10,7 +10,8 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
-from qaffde.nn.base import Density, FormulaDensity, formula_of
+from qaffde.functional.measures import log_mixture_density, whitening
+from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.base_laws import NormalLaw
 from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
 from qaffde.nn.calculus.polynomial import TrigonometricForm
@@ -60,8 +61,7 @@ class DensityMatrix(nn.Module):
 
     def forward(self, phi: Tensor) -> Tensor:
         """Logarithm of the Born rule, of shape (...), at features of shape (..., D)."""
-        born: Tensor = QF.born_rule(phi, self.factor)
-        return born.log() - self.log_trace()
+        return QF.born_rule(phi, self.factor).log() - self.log_trace()
 
     def log_trace(self) -> Tensor:
         """Logarithm of the trace of ρ."""
@@ -263,12 +263,12 @@ class DefensiveDensity(FormulaDensity):
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Logarithm of the sum, finite for every finite point."""
         log_epsilon = self.mean.new_tensor(self.epsilon).log()
-        background = QF.whitening(log_epsilon, self.mean[None], self.cholesky[None])
+        background = whitening(log_epsilon, self.mean[None], self.cholesky[None])
         return Formula(
             _log_defensive,
-            formula_of(self.density, dtype, shortcuts=shortcuts),
+            self.density.formula(dtype, shortcuts=shortcuts),
             math.log1p(-self.epsilon),
-            Formula(QF.log_mixture_density, *background),
+            Formula(log_mixture_density, *background),
         )
 
     def expansion(self) -> BornMixture:
@@ -303,10 +303,8 @@ class StandardizedDensity(FormulaDensity):
         Of z.
     location, scale : Tensors of shapes (d,), (q,)
         Behind axes, `scale` is one number for all.
-    axes : Tensor of shape (d, q), optional
-        Orthonormal columns; None leaves the columns as they are.
-    noise : Tensor of shape (), optional
-        Variance σ² along each direction that the axes leave out; None does not see them.
+    axes, noise : Tensors of shapes (d, q), (), optional
+        Orthonormal columns, and the variance σ² along each direction that they leave out.
     """
 
     location: Tensor
@@ -331,7 +329,7 @@ class StandardizedDensity(FormulaDensity):
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log-density of z, Jacobian included."""
-        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
+        inner = self.density.formula(dtype, shortcuts=shortcuts)
         far = torch.finfo(dtype or self.scale.dtype).max ** 0.25
         log_units, scale, precision = self.scale.log().sum(), self.scale, None
         if self.axes is not None:

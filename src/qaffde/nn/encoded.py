@@ -91,5 +91,4 @@ class EncodedDensity(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities at the codes of rows of shape (n, d)."""
-        codes: Tensor = self.coder(x.to(self.coder.location))
-        return self.density.log_prob(codes.double())
+        return self.density.log_prob(self.coder(x.to(self.coder.location)).double())

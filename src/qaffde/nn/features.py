@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.functional import measures
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.maps import MapTable
 
@@ -72,9 +73,8 @@ class FourierFeatures(nn.Module):
         kind : str
         n_features : int
             D; all kinds but "random" come in pairs, and round it down.
-        bandwidth : Tensor of shape (d,)
-        period : Tensor of shape (d,), optional
-            What "lattice" repeats after; by default 12 bandwidths.
+        bandwidth, period : Tensors of shape (d,)
+            "lattice" repeats after the period, by default 12 bandwidths.
         generator : torch.Generator, optional
             Source of randomness; a new one with seed 0 by default.
         learnable : bool, default=False
@@ -115,8 +115,7 @@ class Formula:
     """A function of points with its arrays bound, as :func:`functools.partial` would bind them.
 
     The arrays can be replaced: by those of NumPy, of another device or of another precision. The
-    function is written in operations that NumPy and torch share. What is bound are arrays,
-    numbers, None, modules, and tables and formulas of arrays.
+    function is written in operations that NumPy and torch share.
 
     Examples
     --------
@@ -260,31 +259,29 @@ class GaussianMeasure(BaseMeasure):
     def formula(self, *, shortcuts: bool = False) -> Formula:
         """Log of the weighted sum of the K densities."""
         parts = self.weights.log(), self.means, self.cholesky
-        every = Formula(QF.log_mixture_density, *QF.whitening(*parts))
+        every = Formula(measures.log_mixture_density, *measures.whitening(*parts))
         if not shortcuts or len(self.weights) == 1:
             return every
         coefficients = QF.gaussian_coefficients(*parts)
-        broad = QF.is_broad(coefficients, self.means.shape[1])
+        broad = measures.is_broad(coefficients, self.means.shape[1])
         if not broad.any():
             return every
-        few = QF.whitening(*(part[~broad] for part in parts))
-        narrow = None if broad.all() else Formula(QF.log_mixture_density, *few)
+        few = measures.whitening(*(part[~broad] for part in parts))
+        narrow = None if broad.all() else Formula(measures.log_mixture_density, *few)
         broad_ones = coefficients[:, broad].contiguous()
-        return Formula(QF.log_mixture_by_monomials, broad_ones, narrow, every)
+        return Formula(measures.log_mixture_by_monomials, broad_ones, narrow, every)
 
     def characteristic(self, omega: Tensor) -> Tensor:
         """Weighted sum of the K characteristic functions."""
-        terms = [QF.gaussian_characteristic(omega, m, S) for _, m, S in self._components()]
+        laws = zip(self.means, self.covariances, strict=True)
+        terms = [QF.gaussian_characteristic(omega, *law) for law in laws]
         return torch.einsum("k,kn->n", self.weights.to(terms[0]), torch.stack(terms))
 
     def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
         pairs = torch.zeros_like(b)
-        for weight, mean, covariance in self._components():  # one after the other: D × D numbers
-            pairs = pairs + weight * QF.gaussian_pair_characteristics(W, b, mean, covariance)
+        for weight, *law in zip(self.weights, self.means, self.covariances, strict=True):
+            pairs = pairs + weight * QF.gaussian_pair_characteristics(W, b, *law)
         return pairs
-
-    def _components(self) -> "zip[tuple[Tensor, Tensor, Tensor]]":
-        return zip(self.weights, self.means, self.covariances, strict=True)
 
 
 class KernelMeasure(BaseMeasure):

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
 from qaffde.nn import BornMixture, Density, RealColumn, TableDensity, TensorTrain
-from qaffde.nn.base import formula_of
 from qaffde.nn.tensor_train import OUT
 
 N_ROWS = 2**20
@@ -45,7 +43,7 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
             return inner(z) + log_slope
 
         return mapped
-    formula = formula_of(density, None, shortcuts=False)
+    formula = density.formula(shortcuts=False)
     if formula.is_closed:
         return formula
     raise FileError(
@@ -88,8 +86,8 @@ class Graph:
     def constant(self, value: Any, dtype: type = np.float64) -> str:
         """Name of a constant, double unless it is said otherwise."""
         name = f"constant_{len(self.constants)}"
-        array: NDArray[Any] = np.asarray(value, dtype=dtype)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        array = self.onnx.numpy_helper.from_array(np.asarray(value, dtype=dtype), name)
+        self.constants.append(array)
         return name
 
     def whole(self, value: Any) -> str:
@@ -115,8 +113,7 @@ class Graph:
             producer_name="qaffde",
         )
         self.onnx.checker.check_model(model, full_check=True)
-        content: bytes = model.SerializeToString()
-        return content
+        return model.SerializeToString()
 
 
 class Recorded(Tensor):
@@ -217,10 +214,6 @@ def _clip(g: Graph, meta: Tensor, x: str, min: Any = None, max: Any = None) -> s
     return x
 
 
-def _reshape(g: Graph, meta: Tensor, x: str, *shape: int) -> str:
-    return g("Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape]))
-
-
 def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
     """One column, some columns, a new axis after the first, or rows of a constant."""
     if isinstance(x, Tensor):
@@ -239,11 +232,6 @@ def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool)
     reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([-1])), edges[..., None, :])
     whole = g("Cast", reached, to=g.onnx.TensorProto.INT64)
     return _reduced("ReduceSum")(g, meta, whole, -1)
-
-
-def _where(g: Graph, meta: Tensor, condition: Any, x: Any, y: Any) -> str:
-    known = condition if isinstance(condition, str) else g.constant(condition, bool)
-    return g("Where", known, x, y)
 
 
 NODES: dict[str, Node] = {
@@ -265,9 +253,13 @@ NODES: dict[str, Node] = {
     "all": _all,
     "clip": _clip,
     "clamp": _clip,
-    "where": _where,
+    "where": lambda g, meta, condition, x, y: g(
+        "Where", condition if isinstance(condition, str) else g.constant(condition, bool), x, y
+    ),
     "getitem": _getitem,
-    "reshape": _reshape,
+    "reshape": lambda g, meta, x, *shape: g(
+        "Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape])
+    ),
     "searchsorted": _searchsorted,
     "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
 }

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.functional.fourier import Array
-from qaffde.nn.base import Density, FormulaDensity, formula_of
+from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.columns import (
@@ -116,8 +116,8 @@ class TableDensity(FormulaDensity):
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """The inner formula at the mapped columns, Jacobian included; real columns have one."""
         if isinstance(self.density, PartsDensity):
-            return Formula(lambda x, table: table.log_prob(x), self)
-        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
+            return Density.formula(self)
+        inner = self.density.formula(dtype, shortcuts=shortcuts)
         return Formula(_log_mapped, inner, MapTable.of(self.each()))
 
     def log_prob(self, x: Tensor) -> Tensor:

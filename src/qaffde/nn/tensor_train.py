@@ -20,8 +20,8 @@ is integrated out     :math:`V V^\top`
 lies in a region      :math:`V G V^\top` with :math:`G_{kl} = \int e_k e_l\, dm`
 ====================  =========================================================
 
-The mass of all is one. Marginals and conditionals are trains again: what lies to the left or right
-of the parts that are kept becomes S or E, a part at its value a factor of the next W.
+Marginals and conditionals are trains again: what lies to the left or right of the parts that are
+kept becomes S or E, a part at its value a factor of the next W.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +40,6 @@ BLOCK_NUMBERS = 2**22
 """Numbers that a contraction takes at once."""
 OUT = -1
 """Place of a part that is integrated out."""
-REACH, PANELS, PLANE_PANELS = 10.0, 128, 32
-"""Of the quadrature on a line: its ends, and its panels, fewer in a plane."""
 
 Operator = Tensor
 """Vectors v (n, χ) where a part has values, else matrices Q (n, χ, χ)."""
@@ -358,9 +356,9 @@ class TensorTrain(PartsDensity):
             return codes, torch.ones_like(codes)
         if not kind.is_line:
             return circle_rule()
-        even = torch.linspace(-REACH, REACH, (PLANE_PANELS if plane else PANELS) + 1).double()
+        even = torch.linspace(-10, 10, (32 if plane else 128) + 1).double()
         kinks = torch.cat([breaks.double(), self._own_bases()[part].breaks()])
-        edges = torch.cat([even, kinks.clamp(-REACH, REACH)]).unique()
+        edges = torch.cat([even, kinks.clamp(-10, 10)]).unique()
         nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
         return nodes.flatten(), weights.flatten()
 

@@ -68,5 +68,4 @@ def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
 def decode(encoder: Encoder, z: Tensor) -> Tensor:
     """Points x of shape (n, d) of codes z."""
     transform = encoder if isinstance(encoder, Transform) else encoder()
-    x: Tensor = transform.inv(z)
-    return x
+    return transform.inv(z)

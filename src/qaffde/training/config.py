@@ -81,10 +81,8 @@ class TrainingConfig:
     max_steps, batch_size, learning_rate : default=2000, "auto", 3e-3
         Of Adam, where an encoder or features learn; the rate falls linearly to 1e-5. Batches are
         of 1024 rows for densities and 256 for classifiers.
-    weight_decay : float, default=0.0
-        Decoupled, as in AdamW.
-    clip_norm : float or None, default=10.0
-        Largest norm of its gradient.
+    weight_decay, clip_norm : default=0.0, 10.0
+        Decoupled, as in AdamW; largest norm of its gradient, or None.
     validation_fraction, patience : default=0.1, 10
         Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
         them before it stops. What was best on them is kept.

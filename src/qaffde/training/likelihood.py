@@ -7,10 +7,9 @@ quantum state tomography,
           \sum_i w_i \log e_i^\top \sigma e_i
 
 and the density :math:`m\, \phi^\top L^\top L \phi / \operatorname{tr}(L G L^\top)` with
-:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalized by G itself. For μ = 0
-that is maximum likelihood. A ridge μ > 0 adds the penalty
-:math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on rough functions, those
-that take large coefficients for a small norm, and the problem keeps its form.
+:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalized by G itself. A ridge
+μ > 0 adds the penalty :math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on
+functions that take large coefficients for a small norm, and the problem keeps its form.
 """
 
 from collections.abc import Iterable
@@ -80,10 +79,7 @@ class Whitening:
 
     @torch.no_grad()
     def values(self, X: Tensor) -> Tensor:
-        """Features φ of shape (N, D) of rows of shape (N, d), in float32.
-
-        That is all the precision which a likelihood needs; half the memory, twice the speed.
-        """
+        """Features φ (N, D) of rows (N, d), in float32: all the precision a likelihood needs."""
         features = deepcopy(self.features).float()
         phi = features.W.new_empty(len(X), features.n_features)
         for x, values in zip(X.split(4096), phi.split(4096), strict=True):
@@ -169,8 +165,7 @@ class WhitenedState(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log of the Born rule at features (n, D), or rows (n, d)."""
-        born: Tensor = QF.born_rule(self.features(x), self.factor)
-        return born.log() - self.log_trace()
+        return QF.born_rule(self.features(x), self.factor).log() - self.log_trace()
 
 
 def maximize_likelihood(
@@ -184,8 +179,8 @@ def maximize_likelihood(
 ) -> History:
     """Maximize the likelihood of rows (N, d), with weights of mean one, over a state, in place.
 
-    Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
-    from which Adam goes on with all of them.
+    Where the coordinates of all rows do not fit into memory, Adam goes on with all rows from the
+    state of a part of them.
     """
     most, peers = MAX_COORDINATES // space.features.n_features, run.peers
     too_many = peers.any(len(Z) > most)
@@ -237,11 +232,9 @@ def approximate_state(
 
 def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
     """L-BFGS with a strong Wolfe line search, some iterations in each step."""
-    settings = {"history_size": 20, "line_search_fn": "strong_wolfe"}
-    optimizer: torch.optim.Optimizer = eager(torch.optim.LBFGS)(
-        parameters, lr=config.learning_rate, max_iter=LBFGS_ITERATIONS, **settings
-    )
-    return optimizer
+    settings: dict[str, Any] = {"history_size": 20, "line_search_fn": "strong_wolfe"}
+    settings |= {"lr": config.learning_rate, "max_iter": LBFGS_ITERATIONS}
+    return eager(torch.optim.LBFGS)(parameters, **settings)
 
 
 @dataclass(frozen=True)

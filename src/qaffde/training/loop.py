@@ -39,7 +39,7 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 (a word for what happened)
     """The loss was not finite again and again, at ever smaller learning rates."""
 
 
-def eager(kind: type[Optimizer]) -> Any:
+def eager(kind: type[Optimizer]) -> Callable[..., Optimizer]:
     """An optimizer without wrappers for torch's compiler, whose import takes longer than a fit."""
     wrapped = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in wrapped}
@@ -48,10 +48,8 @@ def eager(kind: type[Optimizer]) -> Any:
 
 def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> Optimizer:
     """Adam with decoupled weight decay."""
-    optimizer: Optimizer = eager(torch.optim.AdamW)(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, foreach=True
-    )
-    return optimizer
+    settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    return eager(torch.optim.AdamW)(parameters, **settings, foreach=True)
 
 
 def train(
@@ -290,7 +288,12 @@ class _Run:
         self.history.valid_loss.append(valid_loss)
         self.history.learning_rate.append(self.learning_rate)
         self.history.seconds.append(self.seconds)
-        self.history.stopped_by = self._reason()
+        if self.step >= self.config.max_steps:
+            self.history.stopped_by = "max_steps"
+        elif self.config.patience is not None and self.stale >= self.config.patience:
+            self.history.stopped_by = "patience"
+        elif self._is_late():
+            self.history.stopped_by = "time_limit"
         self.good = self.state()
 
     @torch.no_grad()
@@ -306,13 +309,6 @@ class _Run:
         if mean.isnan():
             raise _NotFiniteError
         return float(mean)
-
-    def _reason(self) -> str:
-        if self.step >= self.config.max_steps:
-            return "max_steps"
-        if self.config.patience is not None and self.stale >= self.config.patience:
-            return "patience"
-        return "time_limit" if self._is_late() else ""
 
     def _recover(self) -> None:
         """Go back to the last good parameters, at half the learning rate, with other batches."""

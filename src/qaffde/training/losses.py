@@ -41,8 +41,7 @@ def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
     >>> state_likelihood(state, torch.ones(3, 2), torch.ones(3)).item()
     0.0
     """
-    log_trace: Tensor = weight.mean() * state.log_trace()
-    return log_trace - _Expectation.apply(state.factor, phi, weight)
+    return weight.mean() * state.log_trace() - _Expectation.apply(state.factor, phi, weight)
 
 
 def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,10 +22,9 @@ DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d}
 class Noise(TorchFunctionMode):
     """Context in which torch draws from a generator, and not from its global one.
 
-    It holds for the calling thread only, so that fits in several threads do not disturb each
-    other. Every call of torch takes two microseconds more. What draws on another device, alpha
-    dropout and randomized ReLUs still use torch's own generators. `used` says whether anything was
-    drawn.
+    It holds for the calling thread only; every call of torch takes two microseconds more. What
+    draws on another device, alpha dropout and randomized ReLUs still use torch's own generators.
+    `used` says whether anything was drawn.
 
     Examples
     --------

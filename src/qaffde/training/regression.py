@@ -45,8 +45,7 @@ class MemberNetwork(nn.Module):
         h = F.silu(first(x.expand(n_members, *x.shape)))
         for block in blocks:
             h = h + F.silu(block(h))
-        outputs: Tensor = last(h)
-        return outputs.movedim(0, 1)
+        return last(h).movedim(0, 1)
 
 
 class EncodedMembers(nn.Module):
@@ -59,8 +58,7 @@ class EncodedMembers(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Outputs (n, M, n_outputs) of rows (n, n_inputs)."""
         codes = torch.stack([encoder(x) for encoder in self.encoders])
-        outputs: Tensor = self.last(codes)
-        return outputs.movedim(0, 1)
+        return self.last(codes).movedim(0, 1)
 
 
 class ConditionalDensity(nn.Module):
@@ -73,11 +71,6 @@ class ConditionalDensity(nn.Module):
     def forward(self, x: Tensor) -> BornConditional:
         """The mean of the members' densities of y at rows (n, d)."""
         return self.head.average(self.network(x))
-
-
-def members_loss(module: ConditionalDensity, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """Mean of −w log p over rows and members, with weights (n, M)."""
-    return -(weight * module(x).log_prob_of_members(y)).mean()
 
 
 def fit_conditional(
@@ -111,7 +104,7 @@ def fit_conditional(
     loop = config.loop(min(512, max(32, n // 16)), left)
     return train(
         module,
-        members_loss,
+        lambda module, x, y, w: -(w * module(x).log_prob_of_members(y)).mean(),
         rows,
         valid if held.any() else None,
         loop,

@@ -24,8 +24,8 @@ def hold_out(
 ) -> tuple[Tensor, Tensor]:
     """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
 
-    Candidates of a search and states of a training are judged by what it holds out: a `share` of n
-    rows, but not more than `most`; the first ones without a generator, for rows in random order.
+    Held out are a `share` of n rows, but not more than `most`; without a generator the first ones,
+    for rows in random order.
 
     Examples
     --------
@@ -43,8 +43,8 @@ def hold_out(
 class History:
     """Record of a training; lists have one entry for each evaluation.
 
-    A `train_loss` is the mean over the steps since the last evaluation, a `valid_loss` NaN where
-    nothing is held out; `seconds` are since the start, time before a resume included.
+    A `train_loss` is the mean over the steps since the last one, a `valid_loss` NaN where nothing
+    is held out; `seconds` include those before a resume.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -88,10 +88,7 @@ Value = TypeVar("Value")
 class Peers:
     """Processes of a training, of which this is number `rank`, from 0; all make the same calls.
 
-    Parameters
-    ----------
-    grouped : bool, default=False
-        Whether they are the default group of ``torch.distributed``; else there is one alone.
+    If `grouped`, they are the default group of ``torch.distributed``; else there is one alone.
     """
 
     def __init__(self, *, grouped: bool = False) -> None:

@@ -47,7 +47,7 @@ class TensorTrainConfig:
     validation_fraction, max_validation, patience : default=0.1, 20_000, 8
         Rows that are held out, and fiftieths of the steps without gain on them before it stops.
     checkpoint : path or None, default=None
-        Where the state is kept while fitting, as in :class:`TrainingConfig`.
+        As in :class:`TrainingConfig`.
     """
 
     n_functions: int = 48
@@ -274,20 +274,12 @@ def fit_train(
     run: Run,
     knots: Sequence[Tensor | None] | None = None,
 ) -> tuple[TensorTrain, History]:
-    """Tensor train of maximum likelihood, and the history of its training.
+    """Tensor train of maximum likelihood of parts (n, d), and the history of its training.
 
-    It is never below independent parts on held-out rows, or they are the result. Values that are
-    not known are drawn, first from their own law, then in further rounds from the train of the
-    round before, given the rest of the row (stochastic EM; Celeux and Diebolt, 1985).
-
-    Parameters
-    ----------
-    parts : sequence of Part
-    x, weight : Tensors of shapes (n, d), (n,)
-        Values of the parts, on a line about normal; NaN where one is not known.
-    config, generator, run
-    knots : sequence of Tensors of shape (2, J) or None, optional
-        Of each part's :class:`~qaffde.nn.WaveBasis`.
+    The result are independent parts where they are better on held-out rows. Values that are NaN
+    are drawn, first from their own law, then in further rounds from the train of the round before,
+    given the rest of the row (stochastic EM; Celeux and Diebolt, 1985). Parts on a line are about
+    normal; their bases have knots (2, J) where they are given.
     """
     chosen, valid = hold_out(
         len(x), config.validation_fraction, generator, most=config.max_validation
