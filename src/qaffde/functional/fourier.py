@@ -141,11 +141,9 @@ def _gaussian(n: int, h: Tensor, generator: Generator) -> Tensor:
 
 
 def _orthogonal(n: int, h: Tensor, generator: Generator) -> Tensor:
-    """Orthogonal random features (Yu et al., 2016).
+    """Orthogonal random features (Yu et al., 2016): blocks of d directions with χ_d lengths.
 
-    Blocks of d orthogonal directions with independent χ_d lengths: up to sign, which a cosine
-    and sine pair does not see, each frequency has the law of a Gaussian one, but within a block
-    they do not repeat each other.
+    Up to sign each has the law of a Gaussian frequency, but in a block none repeats another.
     """
     d = len(h)
     shape = -(-n // d), d, d

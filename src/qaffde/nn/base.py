@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Derived:
     """Values computed from a density, and the state of the density that they belong to.
 
-    Its tensors and submodules are held, so that nothing new can take their place in memory. The
-    density itself is not: it is freed as soon as its user drops it.
+    Its tensors and submodules are held, so that nothing new can take their place in memory, but
+    not the density: it is freed as soon as its user drops it.
     """
 
     def __init__(self, density: nn.Module) -> None:
@@ -63,7 +63,7 @@ class Density(nn.Module, ABC):
         """Compute the value of a name once, and again after the density has changed.
 
         Changes are those of tensors, in place too, of submodules and numbers. Values carry no
-        gradients. They are neither copied nor pickled.
+        gradients, and are neither copied nor pickled.
         """
         kept = self._derived
         if kept is None or kept.state_of(self) != kept.state:

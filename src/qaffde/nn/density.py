@@ -88,8 +88,7 @@ class BornDensity(FormulaDensity):
     with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
     the base measure's density m and its Gram matrix G. It integrates to one for any L.
 
-    As a distribution of torch it has :attr:`event_shape`, :attr:`batch_shape`, :meth:`log_prob`
-    of points of shape (..., d) and :meth:`sample`. Factors of C classes give log-densities of
+    It has the attributes of a distribution of torch. Factors of C classes give log-densities of
     shape (..., C), by one product; they are scored, but neither drawn from nor expanded.
 
     Parameters
@@ -239,8 +238,7 @@ def _beside(log_p: Array, values: Array) -> Array:
 class DefensiveDensity(FormulaDensity):
     r"""Mixture with a broad Gaussian: :math:`(1 - \varepsilon) p(x) + \varepsilon\, n(x)`.
 
-    A box ends and a trigonometric polynomial has zeros, but no point that a user may score is
-    impossible. The mass stays one.
+    A box ends and a trigonometric polynomial has zeros, but here no point is impossible.
 
     Parameters
     ----------

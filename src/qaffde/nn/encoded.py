@@ -35,10 +35,7 @@ class ImageCoder(nn.Module):
 
     @classmethod
     def of(cls, encoder: nn.Module, X: Tensor) -> "ImageCoder":
-        """Coder by a copy of an encoder, which sees images if it has an `image_shape`.
-
-        Inputs have mean zero and variance one: all pixels together, or each column.
-        """
+        """Coder by a copy of an encoder, of pixels of one scale if it has an `image_shape`."""
         shape, d = getattr(encoder, "image_shape", None), X.shape[1]
         if shape is not None and not (isinstance(shape, Sequence) and math.prod(shape) == d):
             raise ValueError(

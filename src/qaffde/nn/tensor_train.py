@@ -55,7 +55,7 @@ class TensorTrain(PartsDensity):
     places : sequence of int, optional
         Number of each part, −1 where it is integrated out; by default their order.
     start, end : Tensors of shapes (s, first bond) and (last bond, r), optional
-        S, by default one row of ones, and E, a parameter, by default one column of ones.
+        S and E, a parameter; by default one row and one column of ones.
 
     Examples
     --------

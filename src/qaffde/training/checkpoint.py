@@ -35,7 +35,6 @@ class Checkpoint:
     Parameters
     ----------
     path : str or path
-        Of the file; its directory must exist.
     every_seconds : float, default=30.0
         Least time between two saves.
 
@@ -73,10 +72,7 @@ class Checkpoint:
     def load(self, expected: Fingerprint) -> State | None:
         """State that an interrupted fit left, or None without a file.
 
-        Raises
-        ------
-        CheckpointError
-            If the file is damaged, is not a checkpoint, or belongs to another fit.
+        A file that is damaged, or belongs to another fit, is a :class:`CheckpointError`.
         """
         if not self._file.exists():
             return None

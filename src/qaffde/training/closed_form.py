@@ -106,7 +106,7 @@ def _difference(whole: Tensor, part: Tensor) -> Tensor:
     """Difference of density matrices, which must not be negative by more than rounding.
 
     A Cholesky factor tells at a tenth of the cost of eigenvalues. Negative ones within rounding
-    stay in the sum, where rows that return meet them again; every reading clips them.
+    stay in the sum; every reading clips them.
     """
     rest = whole - part
     if rest.ndim == 1:

@@ -79,7 +79,7 @@ def train(
         Training rows, and held-out rows.
     config : LoopConfig
     generator : torch.Generator
-        Source of the batches, and of the module's own noise, such as dropout's.
+        Source of the batches and of dropout.
     make_optimizer : callable, default=adam
         ``make_optimizer(parameters, config)``; L-BFGS needs ``batch_size=None``.
     checkpoint : Checkpoint or path, optional
@@ -211,10 +211,7 @@ class _Run:
 
     @property
     def learning_rate(self) -> float:
-        """Rate of the step, or of the time that is over where that is the larger share.
-
-        Several processes have several clocks, and must take the same steps.
-        """
+        """Rate by steps, or by time if more is over; processes with own clocks must agree."""
         limit, done = self.config.time_limit, float(self.step)
         if limit is not None and self.peers.size == 1:
             done = max(done, self.seconds / limit * self.config.max_steps)
