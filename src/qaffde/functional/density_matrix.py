@@ -44,8 +44,8 @@ def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Te
         Symmetric matrices.
     rank : int
     tolerance : float, default=0.0
-        Relative error of the eigenvalues that is good enough. If it is positive and few eigenpairs
-        are wanted, Lanczos iterations find them, from the same start in every call.
+        Relative error of the eigenvalues that is good enough: where few are wanted, Lanczos
+        iterations find them, from the same start in every call.
 
     Returns
     -------

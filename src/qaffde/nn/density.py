@@ -32,7 +32,6 @@ class DensityMatrix(nn.Module):
     Parameters
     ----------
     factor : Tensor of shape (r, D), or (C, r, D) for C density matrices
-        L, a parameter.
 
     Examples
     --------
@@ -96,7 +95,6 @@ class BornDensity(FormulaDensity):
     features : FourierFeatures
         φ, frozen or learnable.
     factor : Tensor of shape (r, D), or (C, r, D) for C classes
-        L of the :class:`DensityMatrix`, a parameter.
     measure : BaseMeasure
 
     Examples

@@ -48,12 +48,9 @@ def fit_adaptive_features(
         Fit the squared inner product, for density matrices, or the inner product itself.
     n_pairs, n_epochs, batch_size : int, default=10_000, 30, 500
         Pairs in an epoch, as many as in the paper, and in a step; n_pairs more are held out.
-    learning_rate : float, default=0.01
-        Of the first step; it falls linearly to zero.
-    near_share : float, default=0.25
-        Share of near pairs, in [0, 1]. Random pairs alone show only zeros of the kernel.
+    learning_rate, near_share : float, default=0.01, 0.25
+        Rate of the first step, which falls linearly to zero, and share of near pairs.
     generator : torch.Generator, optional
-        Source of the pairs; seeded with 0 by default.
 
     Returns
     -------

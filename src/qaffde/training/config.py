@@ -91,8 +91,7 @@ class TrainingConfig:
     dropout : float, default=0.0
         Share of the features that a step of a classifier does not see, drawn anew for each row.
     augment : callable, optional
-        ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
-        training an encoder.
+        ``augment(images, generator)`` returns other images (n, C, H, W), to train an encoder.
     checkpoint : path or None, default=None
         Beginning of the names of files that keep the state while fitting. A fit that was killed
         goes on from them when called again with the same data, parameters and seed.

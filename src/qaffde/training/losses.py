@@ -31,8 +31,7 @@ def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
     r"""Mean :math:`-w \log(\phi^\top \sigma \phi)` of a state at features of shape (N, D).
 
     The :func:`negative_log_likelihood` of a state with a `factor` and a `log_trace`, without
-    gradients in the features. Rows are read once for the loss and its gradient: where they are
-    many, reading them takes longer than the arithmetic.
+    gradients in the features. Rows are read once for the loss and its gradient.
 
     Examples
     --------

@@ -190,14 +190,13 @@ def make_bases(
 def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     """Order of columns in which neighbors tell most about each other.
 
-    A path through the pairs of largest mutual information, which grows at both ends.
+    A path through the pairs of largest mutual information, in cells, which grows at both ends.
 
     Parameters
     ----------
     levels : Tensor of shape (n, d)
         Columns in [0, 1], about uniform.
     n_cells : int, default=16
-        Cells of a column, to estimate mutual information.
 
     Examples
     --------
