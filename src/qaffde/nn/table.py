@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.functional.fourier import Array
-from qaffde.nn.base import Density, FormulaDensity, formula_of
+from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.columns import (
@@ -25,7 +25,7 @@ from qaffde.nn.columns import (
     TableColumn,
     encode_columns,
 )
-from qaffde.nn.density import expand, expansion
+from qaffde.nn.density import expand
 from qaffde.nn.features import Formula
 from qaffde.nn.maps import MapTable
 from qaffde.nn.parts import PartsDensity, gap_patterns
@@ -116,8 +116,8 @@ class TableDensity(FormulaDensity):
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """The inner formula at the mapped columns, Jacobian included; real columns have one."""
         if isinstance(self.density, PartsDensity):
-            return Formula(lambda x, table: table.log_prob(x), self)
-        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
+            return Density.formula(self)
+        inner = self.density.formula(dtype, shortcuts=shortcuts)
         return Formula(_log_mapped, inner, MapTable.of(self.each()))
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -129,6 +129,15 @@ class TableDensity(FormulaDensity):
         possible = log_slope > -torch.inf
         log_p[possible] = self.density.log_prob(parts[possible]) + log_slope[possible]
         return log_p
+
+    def expansion(self) -> "TableDensity":
+        """The table of the terms of its lines; parts are no sum of terms, and stay as they are."""
+        if isinstance(self.density, PartsDensity):
+            return self
+        lines, columns = expand(self.density), deepcopy(self.columns).double()
+        parts = [part for column in self.each() for part in column.parts]
+        level = torch.zeros(len(lines.terms), dtype=torch.float64)
+        return TableDensity(FactoredMixture(parts, level, lines, []), columns)
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
@@ -375,13 +384,3 @@ def _check_order(column: TableColumn, k: int, lower: Tensor, upper: Tensor) -> N
             f"column {k} is a category and has no order: leave its ends infinite, and ask for "
             "the probability of a set of categories"
         )
-
-
-@expansion.register
-def _(density: TableDensity) -> TableDensity:
-    if isinstance(density.density, PartsDensity):
-        return density
-    lines, columns = expand(density.density), deepcopy(density.columns).double()
-    parts = [part for column in density.each() for part in column.parts]
-    level = torch.zeros(len(lines.terms), dtype=torch.float64)
-    return TableDensity(FactoredMixture(parts, level, lines, []), columns)
