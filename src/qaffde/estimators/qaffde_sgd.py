@@ -154,8 +154,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         source = self._source(X, sample_weight)
         spec, peers = self._spec(source), source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
-        generator = generator_from(self.random_state)
-        seed = peers.first(lambda: int(torch.randint(2**31, (), generator=generator)))
+        seed = peers.first(self._seed)
         values, weight = source.rows(seed)
         encoder: Encoder | None = self.transformation if self._is_encoded() else None
         if isinstance(encoder, nn.Module):
@@ -224,6 +223,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
                 "that was tried"
             )
         return config
+
+    def _seed(self) -> int:
+        return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
 
     def _is_encoded(self) -> bool:
         """Whether the transform is a map of the caller's."""
