@@ -12,7 +12,7 @@ from qaffde import functional as QF
 from qaffde.nn.base import Density
 from qaffde.nn.calculus import integrals, moments, sampling
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
-from qaffde.nn.calculus.polynomial import TrigonometricForm
+from qaffde.nn.calculus.polynomial import SquaredCoefficients, TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
 from qaffde.nn.features import BaseMeasure, BoxMeasure, GaussianMeasure
 from qaffde.nn.parts import gap_patterns
@@ -117,6 +117,8 @@ class BornMixture(Density):
 
     def reordered(self, columns: Sequence[int]) -> "BornMixture":
         """The density of the same columns in another order."""
+        if list(columns) == list(range(self.n_dims)):
+            return self
         return BornMixture((t.reordered(list(columns)) for t in self.terms), self.log_mass)
 
     def marginal(self, columns: Sequence[int]) -> "BornMixture":
@@ -130,38 +132,35 @@ class BornMixture(Density):
         Only ratios of the terms matter: the largest is divided by its value at the condition,
         which may be too large or too small for a number.
         """
-        ordered = [t.reordered(self._first(columns)) for t in self.terms]
-        terms = [t.condition(values) for t in ordered]
-        top = torch.stack([t.log_coefficient for t in terms]).max()
-        check_given(ordered, values[None], top[None])
-        return BornMixture(
-            replace(t, log_coefficient=t.log_coefficient - top)
-            for t in terms
-            if t.log_coefficient > -torch.inf
-        )
+        terms = conditional_terms(self.reordered(self._first(columns)).terms, values)
+        return BornMixture(t for t in terms if t.log_coefficient > -torch.inf)
 
-    def probability(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    def probability(
+        self, lower: Tensor, upper: Tensor, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Probabilities (n,) of boxes, and their errors, zero where they are exact.
 
         Parameters
         ----------
         lower, upper : Tensors of shape (n, d)
             May be infinite. Columns with two infinite ends are integrated out.
+        shares : Tensor of shape (n, K), optional
+            What each term is multiplied with; one by default.
         """
-        if self.n_dims == 1:
+        if self.n_dims == 1 and shares is None:
             below, above = (self._column.cdf(end[:, 0]) for end in (lower, upper))
             return (above - below).clamp(min=0), torch.zeros_like(below)
-        bounded = (lower > -torch.inf) | (upper < torch.inf)
-        patterns, group = bounded.unique(dim=0, return_inverse=True)
-        value = torch.ones(len(lower), dtype=torch.float64)
+        value = torch.ones(len(lower)).double() if shares is None else shares @ self.weights
         error = torch.zeros_like(value)
-        for number, columns in enumerate(patterns):
-            keep, rows = columns.nonzero()[:, 0].tolist(), group == number
+        free = (lower == -torch.inf) & (upper == torch.inf)
+        for keep, _, rows in gap_patterns(torch.where(free, torch.nan, 0.0)):
             if keep:
+                own = self.log_masses > self.log_mass - 40
                 terms = [t.reordered(self._first(keep)).marginal(len(keep)) for t in self._parts]
                 ends = (end[rows][:, keep] for end in (lower, upper))
-                value[rows], error[rows] = integrals.box_probability(terms, *ends)
-        return value, error
+                of_terms = None if shares is None else shares[rows][:, own]
+                value[rows], error[rows] = integrals.box_probability(terms, *ends, of_terms)
+        return value.clamp(0, 1), error
 
     def cdf(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution function (n,) at points of shape (n, d), and its errors."""
@@ -194,13 +193,22 @@ class BornMixture(Density):
 
     def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        share, mean_q = self._given(x)
+        return self.draw_given(x, generator)[1]
+
+    def draw_given(
+        self, x: Tensor, generator: Generator, log_factor: Tensor | float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Numbers (n,) of terms, and draws from them of the last columns, given the first.
+
+        The terms are multiplied with a factor at each row, whose logarithm is of shape (n, K).
+        """
+        share, mean_q = self._given(x, log_factor)
         chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
-        for k in chosen.unique().tolist():
+        for k in chosen.unique().tolist() if drawn.shape[1] else ():
             rows = chosen == k
             drawn[rows] = sampling.sample_term(self.terms[k], x[rows], mean_q[rows, k], generator)
-        return drawn
+        return chosen, drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
         """Means (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
@@ -221,18 +229,20 @@ class BornMixture(Density):
         joint = joint + log_values(self.terms, u, joint)
         return joint.logsumexp(1) - (log_given + self._log_means(x[:, :t], log_given)).logsumexp(1)
 
-    def _given(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Share (n, K) of each term at the first columns `x` (n, t), and its mean of q there."""
-        one = x[:1] if x.shape[1] == 0 else x
-        log_prefactors = self._log_prefactors(one)
-        log_means = self._log_means(one, log_prefactors)
-        share, mean_q = (log_prefactors + log_means).softmax(1), log_means.exp()
-        return share.expand(len(x), -1), mean_q.expand(len(x), -1)
+        if x.shape[1]:
+            log_prefactors = self._log_prefactors(x, log_factor)
+            log_means = self._log_means(x, log_prefactors)
+            return (log_prefactors + log_means).softmax(1), log_means.exp()
+        share = (self.log_masses + log_factor).softmax(-1)
+        mean_q = self.log_masses - torch.stack([term.log_coefficient for term in self.terms])
+        return share.expand(len(x), -1), mean_q.exp().expand(len(x), -1)
 
-    def _log_prefactors(self, x: Tensor) -> Tensor:
+    def _log_prefactors(self, x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
         """Prefactors (n, K) at the first columns, less the largest of each row."""
         found = [term.log_prefactor(term.whiten(x)) for term in self.terms]
-        log_prefactors = torch.stack(found, 1)
+        log_prefactors = torch.stack(found, 1) + log_factor
         top = log_prefactors.amax(1)
         check_given(self.terms, x, top)
         return log_prefactors - top[:, None]
@@ -291,6 +301,22 @@ def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tenso
         if rows.any():
             evaluate(k, rows)
     return found
+
+
+def conditional_terms(
+    terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0
+) -> list[Term]:
+    """Terms, times factors of logarithms (K,), where the first columns are `x` of shape (t,).
+
+    The largest coefficient is one.
+    """
+    found = [term.condition(x) for term in terms]
+    level = torch.stack([term.log_coefficient for term in found]) + log_factor
+    check_given(terms, x[None], level.amax()[None])
+    return [
+        replace(term, log_coefficient=log_coefficient)
+        for term, log_coefficient in zip(found, level - level.amax(), strict=True)
+    ]
 
 
 def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None:
@@ -354,4 +380,4 @@ def born_terms(
 def constant_form(d: int) -> TrigonometricForm:
     """The form of d columns that is one everywhere."""
     W, b = torch.zeros(1, d, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    return TrigonometricForm.squared(W, b, torch.ones(1, 1, dtype=torch.float64))
+    return TrigonometricForm(W, b, SquaredCoefficients(torch.ones_like(b)[None]))
