@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.base import Density
-from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.calculus.integrals import legendre, quantiles
 
 REACH = 8.5
 """Deviations beyond which a normal law adds nothing."""
@@ -22,9 +22,7 @@ MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
 WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
-CIRCLE_PANELS, BISECTIONS = 128, 64
-MAX_SECTIONS = 1024
-"""Points that quantiles are sought among at once: a few cost as much as one."""
+CIRCLE_PANELS = 128
 Region = Tensor | None
 """Of one part: ends (n, 2) on a line or circle, a mask (n, C) of codes, or None for all of it."""
 
@@ -125,21 +123,15 @@ class PartsDensity(Density):
         return nodes.expand_as(mass), mass
 
     def ppf(self, q: Tensor) -> Tensor:
-        """Quantiles (n,) of one part, a line or a circle, by sections of its cdf."""
+        """Quantiles (n,) of one part, a line or a circle."""
         nodes, is_line = self.quadrature(0, torch.empty(0).double())[0], self.parts[0].is_line
         ends = (nodes.amin() - 1, nodes.amax() + 1) if is_line else nodes.new_tensor([0.0, 1.0])
-        low, high = (end.expand_as(q).clone() for end in ends)
         start = -torch.inf if is_line else 0.0
-        m = 2 ** int(math.log2(min(max(MAX_SECTIONS / len(q), 2), 64)))
-        shares = torch.arange(1, m, dtype=torch.float64) / m
-        for _ in range(math.ceil(BISECTIONS / math.log2(m))):
-            inner = torch.lerp(low[:, None], high[:, None], shares)  # (n, m − 1)
-            below = torch.stack([torch.full_like(inner, start), inner], -1).reshape(-1, 2)
-            short = self.probability([below])[0].reshape(inner.shape) < q[:, None]
-            edges = torch.cat([low[:, None], inner, high[:, None]], 1)
-            place = short.sum(1, keepdim=True)
-            low, high = (edges.gather(1, place + k)[:, 0] for k in (0, 1))
-        found = (low + high) / 2
+
+        def cdf(x: Tensor) -> Tensor:
+            return self.probability([torch.stack([torch.full_like(x, start), x], 1)])[0]
+
+        found = quantiles(cdf, q, *ends)
         if is_line:
             found = torch.where(q == 0, -torch.inf, torch.where(q == 1, torch.inf, found))
         return found

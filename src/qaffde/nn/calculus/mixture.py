@@ -147,19 +147,20 @@ class BornMixture(Density):
         shares : Tensor of shape (n, K), optional
             What each term is multiplied with; one by default.
         """
-        if self.n_dims == 1 and shares is None:
-            below, above = (self._column.cdf(end[:, 0]) for end in (lower, upper))
-            return (above - below).clamp(min=0), torch.zeros_like(below)
+        kept = None if shares is None else shares[:, self.log_masses > self.log_mass - 40]
         value = torch.ones(len(lower)).double() if shares is None else shares @ self.weights
         error = torch.zeros_like(value)
+        if self.n_dims == 1:
+            below, above = (self._column.below(end[:, 0]) for end in (lower, upper))
+            masses = (above - below) * (1 if kept is None else kept)
+            return (masses.sum(1) / self._column.total).clamp(0, 1), error
         free = (lower == -torch.inf) & (upper == torch.inf)
         for keep, _, rows in gap_patterns(torch.where(free, torch.nan, 0.0)):
             if keep:
-                own = self.log_masses > self.log_mass - 40
                 terms = [t.reordered(self._first(keep)).marginal(len(keep)) for t in self._parts]
                 ends = (end[rows][:, keep] for end in (lower, upper))
-                of_terms = None if shares is None else shares[rows][:, own]
-                value[rows], error[rows] = integrals.box_probability(terms, *ends, of_terms)
+                own = None if kept is None else kept[rows]
+                value[rows], error[rows] = integrals.box_probability(terms, *ends, own)
         return value.clamp(0, 1), error
 
     def cdf(self, x: Tensor) -> tuple[Tensor, Tensor]:
