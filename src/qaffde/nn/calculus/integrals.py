@@ -47,7 +47,6 @@ UNSEEN = 4.6
 """Divided by N, the largest probability of what N draws miss in one of a hundred cases."""
 MIN_POINTS, MAX_POINTS = 2**6, 2**13
 """Quasi-random points of a repetition."""
-BISECTIONS = 64
 MAX_SECTIONS = 1024
 """Points that quantiles are sought among at once."""
 
@@ -155,7 +154,7 @@ class Column:
 
 
 def quantiles(
-    cdf: Callable[[Tensor], Tensor], q: Tensor, low: Tensor, high: Tensor
+    cdf: Callable[[Tensor], Tensor], q: Tensor, low: Tensor, high: Tensor, bits: int = 64
 ) -> Tensor:
     """Points (n,) between ends, of shape () or (n,), where an increasing function reaches q (n,).
 
@@ -164,7 +163,7 @@ def quantiles(
     low, high = (end.expand_as(q) for end in (low, high))
     m = 2 ** int(math.log2(min(max(MAX_SECTIONS / max(len(q), 1), 2), 64)))
     shares = torch.arange(m + 1, dtype=torch.float64) / m
-    for _ in range(math.ceil(BISECTIONS / math.log2(m))):
+    for _ in range(math.ceil(bits / math.log2(m))):
         edges = torch.lerp(low[:, None], high[:, None], shares)  # (n, m + 1)
         short = cdf(edges[:, 1:-1].flatten()).reshape(len(q), -1) < q[:, None]
         place = short.sum(1, keepdim=True)
