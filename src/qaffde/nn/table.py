@@ -28,14 +28,12 @@ from qaffde.nn.columns import (
 from qaffde.nn.density import expand, expansion
 from qaffde.nn.features import Formula
 from qaffde.nn.maps import MapTable
-from qaffde.nn.parts import PartsDensity, gap_patterns
+from qaffde.nn.parts import MASS_ERROR, PartsDensity, gap_patterns
 
 MAX_PAIRS = 1 << 16
 """Rows that a quadrature evaluates at once."""
-MAX_ROWS_GIVEN = 256
+MAX_ROWS_GIVEN = 128
 """Rows whose conditional means are found at once."""
-MASS_ERROR = 1e-7
-"""Mass that a quadrature may miss before it is done in panels of the row's own quantiles."""
 
 
 class TableDensity(FormulaDensity):
@@ -337,7 +335,7 @@ class TableDensity(FormulaDensity):
             nodes, mass = joint.rule_given(rows, column.breaks())
             values = column.decode(nodes.reshape(-1, 1)).reshape(nodes.shape)
             found.append(_center(column, values, mass))
-            for row in ((mass.sum(1) - 1).abs() > MASS_ERROR).nonzero()[:, 0].tolist():
+            for row in (~((mass.sum(1) - 1).abs() <= MASS_ERROR)).nonzero()[:, 0].tolist():
                 alone = joint.condition(range(len(have)), rows[row]) if have else joint
                 nodes, weights = alone.quadrature(0, column.breaks())
                 own = alone.log_prob(nodes[:, None]).exp() * weights

@@ -16,17 +16,17 @@ from torch import Generator, Tensor, nn
 from qaffde.nn.calculus.base_laws import NormalLaw
 from qaffde.nn.calculus.mixture import (
     BornMixture,
-    check_given,
     conditional_terms,
     constant_form,
     log_densities,
 )
-from qaffde.nn.calculus.quadrature import panel_rule, row_rules
 from qaffde.nn.calculus.terms import Term
 from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region, gap_patterns
 
-MAX_ROWS = 1 << 16
-"""Rows that are evaluated at once."""
+TAILS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01)
+"""Quantiles, and the same from above, at which panels of a quadrature end."""
+N_QUANTILES = 16
+"""Number of even ones between them."""
 
 
 class FactoredMixture(PartsDensity):
@@ -194,31 +194,18 @@ class FactoredMixture(PartsDensity):
             ends[:, column] = infinite if region is None else region
         return self.mixture.probability(*ends.unbind(2), shares)
 
-    def quadrature(
-        self, part: int, breaks: Tensor, *, plane: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes and weights (m,) for integrals over a part."""
-        if self.parts[part] != LINE:
-            return dict(self._others())[part].rule()
-        return panel_rule(self._line(part), breaks, plane=plane)
-
-    def rule_given(self, given: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes and masses (n, m) of the last part, row by row given the others (n, q − 1)."""
-        last = len(self.parts) - 1
-        if not last or self.parts[last] != LINE:
-            return super().rule_given(given, breaks)
-        log_given = self.log_prob(torch.cat([given, torch.full_like(given[:, :1], torch.nan)], 1))
-        places = [k for k in self._places() if k < last]
-        if places:
-            check_given(self._marginal(range(len(places))).terms, given[:, places], log_given)
-
-        def log_prob_at(z: Tensor) -> Tensor:
-            n, m = z.shape
-            rows = torch.cat([given.repeat_interleave(m, 0), z.reshape(-1, 1)], 1)
-            log_p = torch.cat([self.log_prob(part) for part in rows.split(MAX_ROWS)])
-            return log_p.reshape(n, m) - log_given[:, None]
-
-        return row_rules(self._line(last), breaks, log_prob_at, len(given))
+    def edges(self, part: int, *, plane: bool) -> Tensor:
+        """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""
+        line = self._line(part)
+        levels = torch.linspace(0, 1, N_QUANTILES + 1, dtype=torch.float64)[1:-1]
+        tails = torch.tensor(TAILS, dtype=torch.float64)
+        inner = line.ppf(torch.cat([tails, levels, 1 - tails]))
+        reach = torch.stack([term.reach[:, 0] for term in line.terms])
+        low, high = reach[:, 0].min(), reach[:, 1].max()
+        steps = torch.linspace(0, 1, 9, dtype=torch.float64)
+        far = torch.lerp(low, inner.min(), steps), torch.lerp(inner.max(), high, steps)
+        ends = [term.reach[:, 0] for term in line.terms if term.law.bounded]
+        return torch.cat([inner, *far, *ends]).clamp(low, high).unique()
 
     def ppf(self, q: Tensor) -> Tensor:
         """Quantiles (n,) of one part."""

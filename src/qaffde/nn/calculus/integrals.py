@@ -331,3 +331,9 @@ def legendre(n: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     nodes, weights = (torch.from_numpy(part) for part in _rule(n))
     half = (high - low) / 2
     return (low + high) / 2 + half * nodes, half * weights
+
+
+def panels(edges: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights (..., (k − 1) n) of Gauss–Legendre rules between edges (..., k)."""
+    nodes, weights = legendre(n, edges[..., :-1, None], edges[..., 1:, None])
+    return nodes.flatten(-2), weights.flatten(-2)
