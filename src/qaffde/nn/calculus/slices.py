@@ -282,8 +282,8 @@ def with_sides(mass: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """
     mass = mass + torch.finfo(mass.dtype).eps * torch.outer(first, second)
     for _ in range(SCALINGS):
-        mass = mass * (second / mass.sum(0)).nan_to_num(0)
         mass = mass * (first / mass.sum(1)).nan_to_num(0)[:, None]
+        mass = mass * (second / mass.sum(0)).nan_to_num(0)
     return mass
 
 
