@@ -8,7 +8,6 @@ them only changes the weights of the terms.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor, nn
@@ -78,7 +77,7 @@ class FactoredMixture(PartsDensity):
             mixture = BornMixture(Term(w, NormalLaw(), *nothing) for w in self.log_weights)
         elif self.log_weights.any():
             terms = zip(self.lines.terms, self.log_weights, strict=True)
-            mixture = BornMixture(replace(t, log_coefficient=t.log_coefficient + w) for t, w in terms)
+            mixture = BornMixture(term.times(log_weight) for term, log_weight in terms)
         else:
             mixture = BornMixture(self.lines.terms, self.lines.log_mass)
         if len(self.factors):  # a factor may leave nothing but what is negligible without it

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
@@ -79,7 +79,7 @@ class BornMixture(Density):
     def _parts(self) -> list[Term]:
         """The terms that matter, divided by the mass of all: they have a sum of mass one."""
         return [
-            replace(term, log_coefficient=term.log_coefficient - self.log_mass)
+            term.times(-self.log_mass)
             for term, log_mass in zip(self.terms, self.log_masses, strict=True)
             if log_mass > self.log_mass - 40
         ]
@@ -91,12 +91,11 @@ class BornMixture(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) at points of shape (n, d): NaN is integrated out."""
-        if not x.isnan().any():
-            return log_densities(self.terms, x).logsumexp(1) - self.log_mass
         log_p = torch.zeros(len(x), dtype=torch.float64)
         for have, _, rows in gap_patterns(x):
             if have:
-                log_p[rows] = self.marginal(have).log_prob(x[rows][:, have])
+                log_joint = log_densities(self.marginal(have).terms, x[rows][:, have])
+                log_p[rows] = log_joint.logsumexp(1) - self.log_mass
         return log_p
 
     def fill(self, x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -123,7 +122,7 @@ class BornMixture(Density):
 
     def marginal(self, columns: Sequence[int]) -> "BornMixture":
         """Density of some columns, in the order given: the others are integrated out exactly."""
-        ordered = [t.reordered(self._first(columns)) for t in self.terms]
+        ordered = self.reordered(self._first(columns)).terms
         return BornMixture((t.marginal(len(columns)) for t in ordered), self.log_mass)
 
     def condition(self, columns: Sequence[int], values: Tensor) -> "BornMixture":
@@ -337,31 +336,20 @@ def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None
             raise ValueError(f"no conditional density given {x[rows][0].tolist()}: {reason}")
 
 
-Base = tuple[Tensor, Law, Tensor, Tensor]
-"""Log-weight, law, offset and scale."""
-
-
-@singledispatch
-def base_terms(measure: BaseMeasure) -> list[Base]:
-    """A base measure as a list of weighted, affinely mapped product laws."""
+def base_terms(measure: BaseMeasure) -> list[tuple[Tensor, Law, Tensor, Tensor]]:
+    """A base measure as weighted product laws, each with its log-weight, law, offset and scale."""
+    if isinstance(measure, BoxMeasure):
+        lower, upper = measure.lower.double(), measure.upper.double()
+        log_one = torch.zeros((), dtype=torch.float64)
+        return [(log_one, UniformLaw(), (lower + upper) / 2, ((upper - lower) / 2).diag())]
+    if isinstance(measure, GaussianMeasure):
+        parts = measure.weights, measure.means, measure.cholesky
+        triples = zip(*(part.double() for part in parts), strict=True)
+        return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
     raise ValueError(
         "the 'kernel' base measure is infinite: nothing can be integrated, conditioned or drawn; "
         "fit with base_measure='box', 'gaussian' or 'mixture' (or 'auto') instead"
     )
-
-
-@base_terms.register
-def _(measure: BoxMeasure) -> list[Base]:
-    lower, upper = measure.lower.double(), measure.upper.double()
-    log_one = torch.zeros((), dtype=torch.float64)
-    return [(log_one, UniformLaw(), (lower + upper) / 2, ((upper - lower) / 2).diag())]
-
-
-@base_terms.register
-def _(measure: GaussianMeasure) -> list[Base]:
-    parts = measure.weights, measure.means, measure.cholesky
-    triples = zip(*(part.double() for part in parts), strict=True)
-    return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
 
 
 def born_terms(
