@@ -165,7 +165,8 @@ class WaveBasis(LevelBasis):
     True
     """
 
-    part, level, of_level = LINE, torch.special.ndtr, torch.special.ndtri
+    part = LINE
+    level, of_level = staticmethod(torch.special.ndtr), staticmethod(torch.special.ndtri)
     knots: Tensor
     mixing: Tensor
 
@@ -239,7 +240,8 @@ class CircleBasis(LevelBasis):
     True
     """
 
-    part, level, of_level = CIRCLE, torch.positive, torch.positive
+    part = CIRCLE
+    level = of_level = staticmethod(torch.positive)
     frequency: Tensor
     phase: Tensor
 

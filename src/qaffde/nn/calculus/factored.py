@@ -191,7 +191,7 @@ class FactoredMixture(PartsDensity):
         for column, part in enumerate(self._places()):
             region = regions[part]
             ends[:, column] = infinite if region is None else region
-        return self.mixture.probability(*ends.unbind(2), shares)
+        return self.mixture.probability(ends[:, :, 0], ends[:, :, 1], shares)
 
     def edges(self, part: int, *, plane: bool) -> Tensor:
         """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""

@@ -157,9 +157,9 @@ class BornMixture(Density):
         for keep, _, rows in gap_patterns(torch.where(free, torch.nan, 0.0)):
             if keep:
                 terms = [t.reordered(self._first(keep)).marginal(len(keep)) for t in self._parts]
-                ends = (end[rows][:, keep] for end in (lower, upper))
+                low, high = (end[rows][:, keep] for end in (lower, upper))
                 own = None if kept is None else kept[rows]
-                value[rows], error[rows] = integrals.box_probability(terms, *ends, own)
+                value[rows], error[rows] = integrals.box_probability(terms, low, high, own)
         return value.clamp(0, 1), error
 
     def cdf(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,35 +222,29 @@ class BornMixture(Density):
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
+        log_given, log_means = self._log_given(x[:, :t])
         u = [term.whiten(x) for term in self.terms]
-        log_given = self._log_prefactors(x[:, :t])
         rest = torch.stack([k.log_base(v, t) for k, v in zip(self.terms, u, strict=True)], 1)
         joint = log_given + rest
         joint = joint + log_values(self.terms, u, joint)
-        return joint.logsumexp(1) - (log_given + self._log_means(x[:, :t], log_given)).logsumexp(1)
+        return joint.logsumexp(1) - (log_given + log_means).logsumexp(1)
 
     def _given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Share (n, K) of each term at the first columns `x` (n, t), and its mean of q there."""
         if x.shape[1]:
-            log_prefactors = self._log_prefactors(x, log_factor)
-            log_means = self._log_means(x, log_prefactors)
-            return (log_prefactors + log_means).softmax(1), log_means.exp()
+            log_given, log_means = self._log_given(x, log_factor)
+            return (log_given + log_means).softmax(1), log_means.exp()
         share = (self.log_masses + log_factor).softmax(-1)
         mean_q = self.log_masses - torch.stack([term.log_coefficient for term in self.terms])
         return share.expand(len(x), -1), mean_q.exp().expand(len(x), -1)
 
-    def _log_prefactors(self, x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
-        """Prefactors (n, K) at the first columns, less the largest of each row."""
-        found = [term.log_prefactor(term.whiten(x)) for term in self.terms]
-        log_prefactors = torch.stack(found, 1) + log_factor
-        top = log_prefactors.amax(1)
-        check_given(self.terms, x, top)
-        return log_prefactors - top[:, None]
-
-    def _log_means(self, x: Tensor, log_prefactors: Tensor) -> Tensor:
-        """Logarithm (n, K) of the means of q over the columns after the first, `x` (n, t)."""
+    def _log_given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """Prefactors (n, K) at the first columns, less the largest of each row, and means of q."""
         terms = [term.marginal(x.shape[1]) for term in self.terms]
-        return log_values(terms, [term.whiten(x) for term in terms], log_prefactors)
+        log_prefactors, log_means = log_parts(terms, x, log_factor)
+        top = log_prefactors.amax(1)
+        check_given(terms, x, top)
+        return log_prefactors - top[:, None], log_means
 
     def mean(self) -> Tensor:
         """Mean of shape (d,), in closed form."""
@@ -273,10 +267,18 @@ class BornMixture(Density):
 
 def log_densities(terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
     """Logarithm (n, K) of each term, times a factor, at x (n, d), −∞ where it is negligible."""
+    log_prefactors, log_q = log_parts(terms, x, log_factor)
+    return log_prefactors + log_q
+
+
+def log_parts(
+    terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Logarithms (n, K) of each term's prefactor, times a factor, and of its q, at x (n, d)."""
     u = [term.whiten(x) for term in terms]
     found = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
     log_prefactors = torch.stack(found, 1) + log_factor
-    return log_prefactors + log_values(terms, u, log_prefactors)
+    return log_prefactors, log_values(terms, u, log_prefactors)
 
 
 def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tensor) -> Tensor:
