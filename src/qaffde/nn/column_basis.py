@@ -21,7 +21,7 @@ from qaffde.nn.parts import CIRCLE, LINE, Part
 N_CELLS = 128
 """Cells of the table that a quantile is looked up in."""
 MAX_STEPS, TOLERANCE = 30, 1e-13
-"""Of Newton's method inside a cell."""
+"""Of the secants inside a cell."""
 
 
 class ColumnBasis(nn.Module, ABC):
@@ -117,22 +117,25 @@ class LevelBasis(ColumnBasis):
     def quantiles(self, state: Tensor, q: Tensor) -> Tensor:
         """Values (n,) up to which the densities of n states have mass q (n,).
 
-        By Newton's steps inside a bracket, which are halved where a step would leave it.
+        By secants of a bracket, an end of which counts half once the other has moved twice.
         """
-        state, identity = state.double(), torch.eye(self.n_functions, dtype=torch.float64)
-        c = torch.einsum("nkl,klm->nm", state, self.products)
+        c = torch.einsum("nkl,klm->nm", state.double(), self.products)
         cells = torch.linspace(0, 1, N_CELLS + 1, dtype=torch.float64)
         edges = torch.cat([self.level(self.breaks()), cells]).unique()
         table = (c @ self.antiderivative(edges).T).cummax(1).values.expand(len(q), -1)
-        cell = torch.searchsorted(table.contiguous(), q[:, None])[:, 0].clamp(1, len(edges) - 1)
-        low, high = edges[cell - 1], edges[cell]
-        u = (low + high) / 2
+        cell = torch.searchsorted(table.contiguous(), q[:, None]).clamp(1, len(edges) - 1)
+        (low, below), (high, above) = (
+            (edges[k[:, 0]], table.gather(1, k)[:, 0] - q) for k in (cell - 1, cell)
+        )
+        u, rose = (low + high) / 2, torch.zeros_like(q)
         for _ in range(MAX_STEPS):
             excess = (self.antiderivative(u) * c).sum(1) - q
-            low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
-            e = self.at_level(u, identity)
-            new = u - excess / ((e[:, None] @ state)[:, 0] * e).sum(1).clamp(min=1e-300)
-            new = torch.where((new >= low) & (new <= high), new, (low + high) / 2)
+            rises = excess < 0
+            below = torch.where(rises, excess, torch.where(rose < 0, below / 2, below))
+            above = torch.where(rises, torch.where(rose > 0, above / 2, above), excess)
+            low, high = torch.where(rises, u, low), torch.where(rises, high, u)
+            rose = torch.where(rises, 1.0, -1.0)
+            new = low - below * ((high - low) / (above - below)).nan_to_num(0, 0, 0)
             moved, u = (new - u).abs().max(), new
             if moved < TOLERANCE:
                 break
