@@ -24,8 +24,8 @@ from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region, gap_patter
 
 TAILS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01)
 """Quantiles, and the same from above, at which panels of a quadrature end."""
-N_QUANTILES = 16
-"""Number of even ones between them."""
+N_PANELS = 16
+"""Between quantiles at even levels, and as many of even width for gaps between modes."""
 
 
 class FactoredMixture(PartsDensity):
@@ -195,16 +195,16 @@ class FactoredMixture(PartsDensity):
 
     def edges(self, part: int, *, plane: bool) -> Tensor:
         """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""
-        line = self._line(part)
-        levels = torch.linspace(0, 1, N_QUANTILES + 1, dtype=torch.float64)[1:-1]
+        line, even = self._line(part), torch.linspace(0, 1, N_PANELS + 1, dtype=torch.float64)
         tails = torch.tensor(TAILS, dtype=torch.float64)
-        inner = line.ppf(torch.cat([tails, levels, 1 - tails]))
+        inner = line.ppf(torch.cat([tails, even[1:-1], 1 - tails]))
         reach = torch.stack([term.reach[:, 0] for term in line.terms])
         low, high = reach[:, 0].min(), reach[:, 1].max()
+        gaps = torch.lerp(inner.min(), inner.max(), even[:1] if plane else even)
         steps = torch.linspace(0, 1, 9, dtype=torch.float64)
         far = torch.lerp(low, inner.min(), steps), torch.lerp(inner.max(), high, steps)
         ends = [term.reach[:, 0] for term in line.terms if term.law.bounded]
-        return torch.cat([inner, *far, *ends]).clamp(low, high).unique()
+        return torch.cat([inner, gaps, *far, *ends]).clamp(low, high).unique()
 
     def ppf(self, q: Tensor) -> Tensor:
         """Quantiles (n,) of one part."""
