@@ -20,7 +20,7 @@ from torch.distributions import Categorical, Distribution
 from torch.nn import functional as F
 
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real
-from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.calculus.integrals import panels
 from qaffde.nn.column_basis import wave_amplitude, wave_products
 
 PANELS = (-9.0, -6.0, -4.5, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 9.0)
@@ -360,8 +360,7 @@ class BornConditional(Distribution):
             edges = torch.cat([edges, torch.tensor([0.0, 1.0]).expand(*edges.shape[:-1], 2)], -1)
             edges = edges.clamp(0, 1)
         edges = edges.sort(-1)[0]
-        nodes, weights = legendre(5, edges[..., :-1, None], edges[..., 1:, None])
-        z, weights = nodes.flatten(-2), weights.flatten(-2)
+        z, weights = panels(edges, 5)
         log_p = own._log_densities(z.movedim(-1, 0)).movedim(0, -1)
         return z, log_p.exp() * weights
 

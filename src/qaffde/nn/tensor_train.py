@@ -32,9 +32,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.functional.contraction import carry, carry_back, log_norm, root_factor, unit_trace
-from qaffde.nn.calculus.integrals import legendre
 from qaffde.nn.column_basis import ColumnBasis
-from qaffde.nn.parts import Part, PartsDensity, Region, circle_rule, gap_patterns
+from qaffde.nn.parts import Part, PartsDensity, Region, gap_patterns
 
 BLOCK_NUMBERS = 2**22
 """Numbers that a contraction takes at once."""
@@ -346,21 +345,11 @@ class TensorTrain(PartsDensity):
             found.append(unit_trace(carry_back(found[-1], W, Q))[0])
         return found[::-1]
 
-    def quadrature(
-        self, part: int, breaks: Tensor, *, plane: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes and weights (m,) for integrals of smooth functions times the density of a part."""
-        kind = self.parts[part]
-        if kind.kind == "codes":
-            codes = torch.arange(kind.size, dtype=torch.float64)
-            return codes, torch.ones_like(codes)
-        if not kind.is_line:
-            return circle_rule()
+    def edges(self, part: int, *, plane: bool) -> Tensor:
+        """Ends (k,) of panels of a line in which the density of the part is smooth."""
         even = torch.linspace(-10, 10, (32 if plane else 128) + 1).double()
-        kinks = torch.cat([breaks.double(), self._own_bases()[part].breaks()])
-        edges = torch.cat([even, kinks.clamp(-10, 10)]).unique()
-        nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
-        return nodes.flatten(), weights.flatten()
+        breaks = self._own_bases()[part].breaks()
+        return torch.cat([even, breaks.clamp(-10, 10)]).unique()
 
     def extra_repr(self) -> str:
         """Show the bonds and the numbers of the parts."""
