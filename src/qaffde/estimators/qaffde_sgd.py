@@ -41,7 +41,7 @@ from qaffde.parameters import (
     generator_from,
 )
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
-from qaffde.selection.solver import maximized_state, relative_weight
+from qaffde.selection.likelihood import maximized_state, relative_weight
 from qaffde.selection.summary import MemorySource
 from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, hold_out

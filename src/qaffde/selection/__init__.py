@@ -5,7 +5,8 @@ from qaffde.selection.plan import ModelSpec, Plan, Trial
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.selector import select
 from qaffde.selection.solver import solve
-from qaffde.selection.summary import Moments, Source, Summary, summarize
+from qaffde.selection.sources import summarize
+from qaffde.selection.summary import Moments, Source, Summary
 from qaffde.training.classes import LabeledRows
 
 __all__ = [

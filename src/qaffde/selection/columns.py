@@ -19,6 +19,7 @@ from torch import Tensor
 
 from qaffde.nn import RealColumn
 from qaffde.nn.maps import MapTable
+from qaffde.parameters import holds_numbers
 from qaffde.schema import has_atom
 from qaffde.selection.base_measure import n_distinct
 from qaffde.selection.plan import ModelSpec
@@ -307,7 +308,7 @@ def choose_maps(
     ends, known = spec.ends(d), spec.box_ends(d, policy)
     plain = None if ends is None or known is not None else bounded_maps(summary, ends)
     is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
-    if is_auto and (spec.has_bandwidth or n_distinct(summary.rows) < policy.mapped_rows):
+    if is_auto and (holds_numbers(spec.bandwidth) or n_distinct(summary.rows) < policy.mapped_rows):
         return plain
     learned = learned_maps(summary, ends, policy, show_zero=show_zero, skip_normal=is_auto)
     if not n_knots(learned):

@@ -10,14 +10,24 @@ conditional means and covariances (Ghahramani and Jordan, 1994).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
+from operator import add
 
 import torch
 from sklearn.cluster import KMeans
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from qaffde.nn import CircleFactor, CodeFactor, Factor, GaussianMeasure, Part
+from qaffde.nn import (
+    BornMixture,
+    CircleFactor,
+    CodeFactor,
+    Factor,
+    FactoredMixture,
+    GaussianMeasure,
+    Part,
+)
+from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.training.closed_form import effective_count
@@ -26,6 +36,8 @@ SCATTER = 1e-2
 """Variance of the one row that the prior of each component is worth."""
 TOLERANCE = 1e-5
 """Nats that an iteration must gain."""
+BLOCK = 8192
+"""Rows that statistics are added up over."""
 START_ROWS, CLUSTER_ITER = 20_000, 10
 
 
@@ -157,12 +169,11 @@ class TableMixture:
     factors: tuple[Factor, ...]
     laws: tuple[CodeLaw, ...]
 
-    @property
-    def n_statistics(self) -> int:
-        """Number of the sufficient statistics of all components."""
-        K, c = self.means.shape
-        sizes = [part.size or 3 for part in self.parts if not part.is_line]
-        return K * (1 + c + c * c + sum(sizes))
+    def standardized(self, x: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Parts (n, q) with lines in units, in place."""
+        lines = [k for k, part in enumerate(self.parts) if part.is_line]
+        x[:, lines] = (x[:, lines] - location) / scale
+        return x
 
     def log_terms(self, rows: TableRows) -> Tensor:
         """Logarithm (n, K) of the weighted components at the known parts of the rows."""
@@ -249,6 +260,12 @@ class TableMixture:
                 found.append(counts.index_add_(0, values.long(), share[known]).T)
         return torch.cat(found, 1)
 
+    def total_statistics(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Sufficient statistics (K, F) of weighted rows of parts, a block at a time."""
+        blocks = zip(x.split(BLOCK), weight.split(BLOCK), strict=True)
+        tables = (TableRows(*block, self.parts) for block in blocks)
+        return reduce(add, (self.statistics(rows, self.shares(rows)[0]) for rows in tables))
+
     def maximized(self, statistics: Tensor, unit: float, ridge: float) -> "TableMixture":
         """The likeliest mixture given the statistics (K, F) of rows of mean weight `unit`.
 
@@ -310,6 +327,19 @@ class TableMixture:
     def gaussians(self) -> GaussianMeasure:
         """The lines alone."""
         return GaussianMeasure(self.weights, self.means, self.covariances)
+
+    def modules(self) -> list[nn.Module]:
+        """What has the numbers of the components."""
+        return [*self.factors, self.gaussians()]
+
+    def density(self, location: Tensor, scale: Tensor) -> FactoredMixture:
+        """The density of parts whose lines have these units."""
+        level, lines, c = self.weights.log(), None, len(location)
+        if c:
+            terms = born_terms(constant_form(c), None, self.gaussians())
+            lines = BornMixture(term.affine(location, scale) for term in terms)
+            level = torch.zeros_like(level)
+        return FactoredMixture(self.parts, level, lines, self.factors)
 
     def with_background(self, epsilon: float, spread: float) -> "TableMixture":
         """One more component of weight ε: broad, and with the codes of all others."""

@@ -15,9 +15,9 @@ from torch import Tensor
 from qaffde.nn import CodeColumn, FourierFeatures, TableColumn
 from qaffde.nn.columns import encode_columns
 from qaffde.schema import Schema
-from qaffde.selection.plan import ModelSpec, Plan, Trial
+from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import weighted_mean
+from qaffde.selection.search import Trial, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
