@@ -8,9 +8,9 @@ iterations over all rows, extrapolated, follow.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from sklearn.cluster import KMeans
@@ -147,15 +147,9 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 
 
 class Monomials:
-    """Weighted rows as 1, z and the products of two columns.
+    """Weighted rows (n, d) as 1, z and the products of two columns; weights are one by default.
 
-    Parameters
-    ----------
-    Z : Tensor of shape (n, d)
-    weight : Tensor of shape (n,), optional
-        Ones by default.
-    dtype : torch.dtype, default=torch.float64
-        Of the products; mixtures are in float64.
+    Products are of the dtype, mixtures in float64.
     """
 
     def __init__(
@@ -239,41 +233,47 @@ def fit_mixture(
     max_iter: int = MAX_ITER,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
-    """Mixture of Gaussians by expectation–maximization, squared extrapolation between its steps.
+    """Mixture of Gaussians of standardized rows by expectation–maximization.
 
-    Where components overlap, plain iterations gain little for hundreds of times. Two of them say
-    how far to go on (SQUAREM; Varadhan and Roland, 2008); a step that is too long is taken back.
-
-    Parameters
-    ----------
-    rows : Monomials
-        Of standardized rows.
-    n_components : int
-    generator : torch.Generator
-    ridge : float
-        Variance that is added to every column of a component.
-    start : GaussianMeasure, optional
-        By default that of :func:`start_mixture`.
-    max_iter : int
-    deadline : float
-        On the clock of :func:`time.monotonic`.
+    A variance of `ridge` is added to every column of a component. It begins at `start`, by default
+    with :func:`start_mixture`, and ends after the deadline on the clock of :func:`time.monotonic`.
     """
     state = start
     if state is None or len(state.weights) != n_components:
         state = start_mixture(rows, n_components, generator, ridge=ridge, deadline=deadline)
     if n_components == 1:
         return _improved(rows, state, ridge)[1]
+    return iterated(
+        lambda state: _improved(rows, state, ridge), extrapolated, state, max_iter, deadline
+    )
+
+
+State = TypeVar("State")
+
+
+def iterated(
+    improved: Callable[[State], tuple[float, State]],
+    extrapolated: Callable[[State, State, State], State],
+    state: State,
+    max_iter: int,
+    deadline: float = math.inf,
+) -> State:
+    """State after iterations, each two of which say how far to go on.
+
+    This is SQUAREM (Varadhan and Roland, 2008): where components overlap, plain iterations gain
+    little for hundreds of times. A step that is too long is taken back.
+    """
     safe, last = state, -math.inf
     for _ in range(max_iter // 2):
-        value, first = _improved(rows, state, ridge)
+        value, first = improved(state)
         if not value >= last:
             state = safe
-            first = _improved(rows, state, ridge)[1]
-        value, second = _improved(rows, first, ridge)
+            first = improved(state)[1]
+        value, second = improved(first)
         gain, safe, last = value - last, second, value
         if gain < TOLERANCE or time.monotonic() >= deadline:
             break
-        state = _extrapolated(state, first, second)
+        state = extrapolated(state, first, second)
     return safe
 
 
@@ -362,16 +362,22 @@ def _maximized(
     """Mixture that is most likely given the sums over the rows of each component."""
     count, mean, scatter = rows.moments(sums)
     count = count.clamp(min=1e-9 * float(rows.weight.sum()))
-    covariance = scatter / count[:, None, None]
+    return components(count, mean, scatter / count[:, None, None], ridge, state)
+
+
+def components(
+    size: Tensor, mean: Tensor, covariance: Tensor, ridge: float | Tensor, last: GaussianMeasure
+) -> GaussianMeasure:
+    """Gaussians of these sizes and moments; those that collapse by rounding stay as they were."""
     covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(ridge)
-    failed = torch.linalg.cholesky_ex(covariance).info > 0  # collapsed by rounding
+    failed = torch.linalg.cholesky_ex(covariance).info > 0
     if failed.any():
-        covariance = torch.where(failed[:, None, None], state.covariances, covariance)
-        mean = torch.where(failed[:, None], state.means, mean)
-    return GaussianMeasure(count / count.sum(), mean, covariance)
+        covariance = torch.where(failed[:, None, None], last.covariances, covariance)
+        mean = torch.where(failed[:, None], last.means, mean)
+    return GaussianMeasure(size / size.sum(), mean, covariance)
 
 
-def _extrapolated(*states: GaussianMeasure) -> GaussianMeasure:
+def extrapolated(*states: GaussianMeasure) -> GaussianMeasure:
     """Mixture further along the way of three iterations, in logarithms of weights and scales."""
     d = states[0].means.shape[1]
     start, first, second = (
@@ -403,21 +409,30 @@ def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
     return GaussianMeasure(mixture.weights.repeat(2) / 2, torch.cat(means), narrow.repeat(2, 1, 1))
 
 
+def cluster(where: Tensor, weight: Tensor, k: int, seed: int) -> Tensor:
+    """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
+    if k == 1:
+        return torch.zeros(len(where), dtype=torch.int64)
+    model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
+    found = model.fit(where.numpy(), sample_weight=weight.numpy()).labels_
+    return torch.as_tensor(found).long()
+
+
+def draw_seed(generator: Generator) -> int:
+    """Seed of a random number generator of NumPy."""
+    return int(torch.randint(2**31 - 1, (), generator=generator))
+
+
 def _clusters(rows: Monomials, k: int, generator: Generator) -> GaussianMeasure:
-    """Gaussians of the clusters of k-means."""
-    seed = int(torch.randint(2**31 - 1, (), generator=generator))
+    """Gaussians of the clusters of some rows, each with one more row of small variance."""
+    seed = draw_seed(generator)
     some = torch.randperm(len(rows.Z), generator=generator)[: max(CLUSTER_ROWS, 20 * k)]
     Z, weight = rows.Z[some], rows.weight[some]
-    labels = torch.zeros(len(Z), dtype=torch.int64)
-    if k > 1:
-        model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
-        found = model.fit(Z.numpy(), sample_weight=weight.numpy()).labels_
-        labels = torch.as_tensor(found).long()
+    labels = cluster(Z, weight, k, seed)
     part = Monomials(Z, weight)
     count, mean, _ = part.moments(part.sums_of_labels(labels, k))
     centered = Monomials(Z - mean[labels], weight)  # far clusters keep their digits
     scatter = centered.moments(centered.sums_of_labels(labels, k))[2]
-    unit = weight.mean()
-    eye = torch.eye(mean.shape[1], dtype=mean.dtype)
-    covariance = (scatter + SCATTER * unit * eye) / (count + unit)[:, None, None]
-    return GaussianMeasure((count + unit) / (count + unit).sum(), mean, covariance)
+    size, eye = count + weight.mean(), torch.eye(mean.shape[1], dtype=mean.dtype)
+    covariance = (scatter + SCATTER * weight.mean() * eye) / size[:, None, None]
+    return GaussianMeasure(size / size.sum(), mean, covariance)

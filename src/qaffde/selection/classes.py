@@ -1,7 +1,6 @@
 """Selection for classifiers: projection, bandwidth, and how density matrices are read."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
@@ -18,7 +17,7 @@ from qaffde.selection.plan import CLASSIFIER, ModelSpec
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Choice, Search, Split, fixed
 from qaffde.selection.selector import METHODS, Frame, Method
-from qaffde.selection.summary import Summary
+from qaffde.selection.summary import Names, Summary
 from qaffde.training.classes import (
     ROUGH,
     ClassReader,
@@ -115,7 +114,7 @@ class Classes(Method):
         self.epsilon = fixed(policy.background) or policy.class_background
         self._readers: dict[tuple[str, Split], tuple[Tensor, Tensor, ClassReader]] = {}
 
-    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> Frame:
+    def frame(self, summary: Summary, maps: Maps | None, names: Names) -> Frame:
         """Centered and scaled columns, or principal components."""
         return principal_frame(summary, self.spec.n_components, self.policy)
 

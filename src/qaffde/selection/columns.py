@@ -308,7 +308,9 @@ def choose_maps(
     ends, known = spec.ends(d), spec.box_ends(d, policy)
     plain = None if ends is None or known is not None else bounded_maps(summary, ends)
     is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
-    if is_auto and (holds_numbers(spec.bandwidth) or n_distinct(summary.rows) < policy.mapped_rows):
+    if is_auto and (
+        holds_numbers(spec.bandwidth) or n_distinct(summary.rows) < policy.mapped_rows
+    ):
         return plain
     learned = learned_maps(summary, ends, policy, show_zero=show_zero, skip_normal=is_auto)
     if not n_knots(learned):

@@ -100,7 +100,10 @@ class ModelSpec:
         check_rank(self.rank)
         kinds = (kind for kind in FEATURES if not (classes and kind == "lattice"))
         check_choice("features", self.features, kinds)
-        check_base_measure(self.base_measure, BASE_MEASURES)
+        if isinstance(self.base_measure, Integral) and not isinstance(self.base_measure, bool):
+            check_count("base_measure", self.base_measure)
+        else:
+            check_choice("base_measure", self.base_measure, BASE_MEASURES)
         measurements = CLASS_MEASUREMENTS if classes else SPECTRUM_WIDENING
         check_choice("measurement", self.measurement, measurements)
         check_share("ridge", self.ridge, auto=True)
@@ -122,17 +125,15 @@ class ModelSpec:
     def check_mixture(self) -> None:
         """Reject what a table with kinds of columns or gaps cannot have."""
         for name in ("n_features", "bandwidth", "rank", "features"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value != "auto":
+            if not _is_auto(value := getattr(self, name)):
                 raise ValueError(
                     f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
                     f"Fourier features: its density is a mixture. Leave {name}='auto'"
                 )
         if isinstance(self.base_measure, str) and self.base_measure not in ("auto", "mixture"):
             raise ValueError(
-                f"base_measure={self.base_measure!r}, but the base measure of a table with kinds "
-                "of columns or gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of "
-                "components"
+                f"base_measure={self.base_measure!r}, but that of a table with kinds of columns "
+                "or gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of components"
             )
 
     @property
@@ -159,9 +160,8 @@ class ModelSpec:
     @property
     def is_free(self) -> bool:
         """Whether features, bandwidth, rank and number of Gaussians are all left open."""
-        free = (self.n_features, self.bandwidth, self.features, self.rank)
-        is_auto = all(isinstance(value, str) and value == "auto" for value in free)
-        return is_auto and isinstance(self.base_measure, str)
+        free = self.n_features, self.bandwidth, self.features, self.rank
+        return all(map(_is_auto, free)) and isinstance(self.base_measure, str)
 
     def frequency_kind(self, d: int) -> str:
         """Kind of frequencies for d columns."""
@@ -190,14 +190,13 @@ class ModelSpec:
         There are n distinct rows of d columns. `ends` of shape (2, d) are known ends of a box, in
         the units of the plan.
         """
-        few = n < policy.few_rows
+        few, kind = n < policy.few_rows, self.base_measure
+        if isinstance(kind, Integral):
+            return [BaseSpec("mixture", int(kind))]
         box = BaseSpec("box", bounds=ends, roomy=self.method == "likelihood")
-        if isinstance(self.base_measure, Integral):
-            return [BaseSpec("mixture", int(self.base_measure))]
         mixture = BaseSpec("mixture", 1 if few else 0)
-        if self.base_measure != "auto":
-            named = {"box": box, "mixture": mixture}
-            return [named.get(str(self.base_measure), BaseSpec(str(self.base_measure)))]
+        if kind != "auto":
+            return [{"box": box, "mixture": mixture}.get(str(kind), BaseSpec(str(kind)))]
         if ends is not None:
             return [box]
         if few:
@@ -209,20 +208,12 @@ class ModelSpec:
         return read_bounds(self.bounds, d)
 
 
-def check_base_measure(value: object, choices: tuple[str, ...]) -> None:
-    """Reject values other than a name or a number of Gaussians."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        check_count("base_measure", value)
-    else:
-        check_choice("base_measure", value, choices)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Units, base measure, features, and how the density is read from them; immutable.
 
-    Fits with the same plan can be added (:meth:`matches`). ``print(plan)`` shows the choices and
-    the candidates that were compared.
+    Fits with the same plan can be added. ``print(plan)`` shows the choices and the candidates that
+    were compared.
 
     Parameters
     ----------
@@ -234,8 +225,8 @@ class Plan:
     base : str
         Description of the base measure.
     measure : BaseMeasure, or TableMixture of a table with kinds of columns or gaps
-        Of z. A table has no Fourier features but the constant one: its density is the mixture
-        after one more iteration of expectation–maximization over all rows of a fit.
+        Of z. A table has the constant feature only: its density is the mixture after one more
+        iteration of expectation–maximization over all rows of a fit.
     features : FourierFeatures
         Of z.
     reach : Tensor of shape (2, q)
@@ -246,12 +237,11 @@ class Plan:
         its measurement, or "gradient".
     rank : int, float or "auto"
     ridge : float
-        Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
-        the closed form of a classifier: that of ρ̄, the mean density matrix of the classes. Of a
-        table: the variance that is added to every line of a component.
+        Of maximum likelihood, a share of the largest eigenvalue of G; of the closed form of a
+        classifier, one of ρ̄, the mean density matrix; of a table, a variance of every line.
     min_trace, background, background_spread, tolerance
-        As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`. There is no background
-        where all ends of a box are known: beyond them is nothing.
+        As in :class:`SelectionPolicy`, without "auto" in `tolerance`. There is no background where
+        all ends of a box are known: beyond them is nothing.
     n_rows : int
         Rows that it was selected on.
     trials : tuple of Trial
@@ -360,14 +350,8 @@ class Plan:
             all(getattr(self, name) == getattr(other, name) for name in names)
             and all(torch.equal(getattr(self, unit), getattr(other, unit)) for unit in units)
             and _same_modules(self.columns, other.columns)
-            and _same_modules(self._modules, other._modules)
+            and _same_modules([self.features, *_parts(self)], [other.features, *_parts(other)])
         )
-
-    @property
-    def _modules(self) -> list[nn.Module]:
-        measure = self.measure
-        parts = [measure] if isinstance(measure, BaseMeasure) else measure.modules()
-        return [self.features, *parts]
 
     def sums(self, compute: ComputeConfig, part: Part) -> Sums:
         """Sufficient statistics of rows, their weights and numbers, for a closed form.
@@ -389,15 +373,9 @@ class Plan:
             return self.complete(BornDensity(self.features, factor, self.base_law))
         if isinstance(self.measure, TableMixture):
             return self._mixed(self.measure, sums)
+        how, rho = self.measurement, sums.rho / sums.weight
         options = {"min_trace": self.min_trace, "tolerance": self.tolerance}
-        born = read_density(
-            self.measurement,
-            self.features,
-            sums.rho / sums.weight,
-            self.base_law,
-            rank=self.rank,
-            **options,
-        )
+        born = read_density(how, self.features, rho, self.measure, rank=self.rank, **options)
         return self.complete(born, sums.count)
 
     def _mixed(self, mixture: TableMixture, sums: Sums) -> Fitted:
@@ -480,6 +458,15 @@ class Plan:
 def background_weight(background: float | str, count: float) -> float:
     """Weight of the background, 1/(n + 1) if "auto"."""
     return 1 / (count + 1) if background == "auto" else float(background)
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _parts(plan: Plan) -> list[nn.Module]:
+    measure = plan.measure
+    return [measure] if isinstance(measure, BaseMeasure) else measure.modules()
 
 
 def _same_modules(first: Sequence[nn.Module] | None, second: Sequence[nn.Module] | None) -> bool:

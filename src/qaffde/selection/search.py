@@ -2,9 +2,9 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -144,6 +144,27 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
 
 
+def best_size(
+    sizes: Sequence[int],
+    scores: Callable[[int], Tensor],
+    weight: Tensor,
+    patience: int,
+    is_late: Callable[[], bool],
+) -> int:
+    """Size with the best held-out scores.
+
+    Sizes grow until one is worse by a standard error, or as many in a row as the patience.
+    """
+    found: dict[int, Tensor] = {}
+    for k in sizes:
+        found[k] = scores(k)
+        best = max(found, key=lambda size: weighted_mean(found[size], weight))
+        worse = [*found].index(k) - [*found].index(best)
+        if is_late() or worse >= patience or not indistinct(found[k], found[best], weight):
+            break
+    return best
+
+
 Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
 """Held-out log-densities of a choice on a measure, one for each validation row of a split."""
 Move = Callable[[Choice, int], Choice]
@@ -240,10 +261,9 @@ class Search:
     def mixture(self) -> BaseSpec:
         """Gaussian mixture of the best held-out likelihood, or a smaller one like it.
 
-        Sizes grow until one is worse by a standard error, or two in a row are worse, each after a
-        few iterations; only the size chosen has more of them. In few columns, where features
-        follow, that is the smallest within a standard error. In many only one Gaussian takes
-        precedence, and fits from several starts are averaged for as long as that helps.
+        Each size has a few iterations; only the one chosen has more of them. In few columns, where
+        features follow, that is the smallest within a standard error. In many only one Gaussian
+        takes precedence, and fits from several starts are averaged for as long as that helps.
         """
         policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
         share = split.train_weight / split.train_weight.mean()
@@ -268,16 +288,17 @@ class Search:
         far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
         sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
         start: GaussianMeasure | None = None
-        means: list[float] = []
-        for k in sizes or [1 + far]:
+
+        def tried(k: int) -> Tensor:
+            nonlocal start
             start = start_mixture(rows, k, generator, smaller=start, **options)
             start, spec = iterated(start, policy.last_iterations), BaseSpec("mixture", k)
-            means.append(judged(spec, start))
-            place = means.index(max(means))
-            best = [*scores][place]
-            late = self.is_late(self.most) or len(means) > place + policy.mixture_patience
-            if late or not indistinct(scores[spec], scores[best], weight):
-                break
+            judged(spec, start)
+            return scores[spec]
+
+        late = partial(self.is_late, self.most)
+        sizes = sizes or [1 + far]
+        best = BaseSpec("mixture", best_size(sizes, tried, weight, policy.mixture_patience, late))
         one, few = next(iter(scores)), d <= policy.max_box_columns
         best = simplest([*scores]) if few else best
         k, begin, value = best.n_components, self._gaussians(best), -math.inf
@@ -321,15 +342,10 @@ class Search:
         return self.fits[base, number]
 
     def _fit(
-        self,
-        base: BaseSpec,
-        Z: Tensor,
-        weight: Tensor,
-        h: Tensor,
-        moments: Moments | None = None,
+        self, base: BaseSpec, Z: Tensor, weight: Tensor, h: Tensor, whole: Moments | None = None
     ) -> BaseMeasure:
         judged, options = self.fits.get((base, 0)), (self.generator(), self.policy)
-        return base.fit(Z, weight, h, *options, judged, moments, self.deadline)
+        return base.fit(Z, weight, h, *options, judged, whole, self.deadline)
 
     # Values and comparisons
 
@@ -408,23 +424,28 @@ class Search:
         return late
 
     def trials(
-        self, chosen: Choice, scale: Tensor, log_units: Callable[[int], float]
+        self, chosen: Choice, scale: Tensor, log_slopes: Callable[[Tensor], Tensor] | None
     ) -> tuple[Trial, ...]:
         """Candidates that were compared, in units of the data, whose scale has shape (d,).
 
-        `log_units` has what the units take from the mean log-likelihood of so many rows. The
-        candidate chosen may have been judged with fewer features only.
+        `log_slopes` are the logarithms of dz/dx at held-out rows z, if scores are densities of
+        rows. The candidate chosen may have been judged with fewer features only.
         """
+        units = {}
+        for rows in {rows for _, rows in self.values} if log_slopes else ():
+            z = torch.cat([split.valid for split in self.splits[rows]])
+            units[rows] = weighted_mean(log_slopes(z), self.held_out_weight(rows))
+        alike = str(replace(chosen, n_features=0))
         same = [name for name, _ in self.values if name == str(chosen)] or [
             name
             for (name, _), (choice, _) in self.values.items()
-            if str(replace(choice, n_features=chosen.n_features)) == str(chosen)
+            if str(replace(choice, n_features=0)) == alike
         ]
         return tuple(
             Trial(
                 choice.describe(scale),
                 self.n_rows(rows),
-                value - log_units(rows),
+                value + units.get(rows, 0.0),
                 chosen=name in same,
             )
             for (name, rows), (choice, value) in self.values.items()

@@ -20,8 +20,8 @@ from qaffde.selection.base_measure import BaseSpec, n_distinct
 from qaffde.selection.columns import Maps, choose_maps, mapped_summary
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import Choice, Search, Split, Trial, fixed, weighted_mean, wider
-from qaffde.selection.summary import Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
+from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import fingerprint
@@ -74,9 +74,9 @@ class Method(ABC):
         """Bandwidth of the frequencies, of shape (d,)."""
         return choice.bandwidth
 
-    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> "Frame":
+    def frame(self, summary: Summary, maps: Maps | None, names: Names) -> "Frame":
         """Units of the rows, and the rows in these units."""
-        return Frame.of(summary, self.spec, maps, self.policy, names)
+        return Frame.of(summary, self, maps, names)
 
     def background(self, choice: Choice, frame: "Frame") -> float | str:
         """Weight of the background."""
@@ -273,7 +273,7 @@ def select(
     policy: SelectionPolicy | None = None,
     compute: ComputeConfig = DOUBLE,
     seed: int = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
     run: Run | None = None,
 ) -> Plan:
     """Choose the open parameters of a specification by held-out likelihood.
@@ -293,10 +293,6 @@ def select(
         Of the columns, for messages.
     run : Run, optional
         Clock, checkpoint and progress.
-
-    Returns
-    -------
-    Plan
 
     Examples
     --------
@@ -328,7 +324,7 @@ def select(
         deadline = math.inf if run is None else run.deadline(policy.search_share / 2)
 
         def judge(maps: Maps | None) -> tuple[Tensor, Tensor]:
-            frame = Frame.of(summary, spec, maps, policy, names)
+            frame = Frame.of(summary, method, maps, names)
             trial, scores, weight = rehearsal(method, frame, policy.for_maps(), deadline)
             rehearsed.append(trial)
             return scores, weight
@@ -356,9 +352,7 @@ def select(
             stacklevel=2,
         )
 
-    def log_units(rows: int) -> float:
-        return frame.log_units(search, rows) if method.judges_rows else 0.0
-
+    slopes = frame.log_slopes if method.judges_rows else None
     choice = method.settled(chosen, search, z, given)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
@@ -379,7 +373,7 @@ def select(
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
-        trials=(*rehearsed, *search.trials(chosen, scale, log_units)),
+        trials=(*rehearsed, *search.trials(chosen, scale, slopes)),
         axes=frame.axes,
         noise=frame.noise,
         columns=maps,
@@ -404,15 +398,9 @@ class Frame:
     noise: Tensor | None = None
 
     @classmethod
-    def of(
-        cls,
-        summary: Summary,
-        spec: ModelSpec,
-        maps: Maps | None,
-        policy: SelectionPolicy,
-        names: Sequence[str] | None,
-    ) -> "Frame":
-        """The frame of a specification, given the maps."""
+    def of(cls, summary: Summary, method: Method, maps: Maps | None, names: Names) -> "Frame":
+        """The frame of a method's specification, given the maps."""
+        spec, policy = method.spec, method.policy
         d = summary.rows.shape[1]
         ends = spec.box_ends(d, policy) if maps is None else None
         if maps is not None:
@@ -438,11 +426,6 @@ class Frame:
             return log_slope
         table = MapTable.of(self.maps)
         return log_slope + table(table.inverse(self.location + self.scale * z))[1]
-
-    def log_units(self, search: Search, rows: int) -> float:
-        """Mean of −log dz/dx over the held-out rows of a search."""
-        z = torch.cat([split.valid for split in search.splits[rows]])
-        return -weighted_mean(self.log_slopes(z), search.held_out_weight(rows))
 
 
 def rehearsal(

@@ -15,7 +15,6 @@ from itertools import product
 from operator import add
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Generator, Tensor, nn
 
 from qaffde.nn import (
@@ -29,16 +28,21 @@ from qaffde.nn import (
 )
 from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
+from qaffde.selection.base_measure import (
+    CLUSTER_ROWS,
+    cluster,
+    components,
+    draw_seed,
+    extrapolated,
+    iterated,
+)
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.training.closed_form import effective_count
 
 SCATTER = 1e-2
 """Variance of the one row that the prior of each component is worth."""
-TOLERANCE = 1e-5
-"""Nats that an iteration must gain."""
 BLOCK = 8192
 """Rows that statistics are added up over."""
-START_ROWS, CLUSTER_ITER = 20_000, 10
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class TableRows:
             for have, lack, rows in gap_patterns(self.lines)
         ]
 
-    def select(self, rows: Tensor) -> "TableRows":
+    def select(self, rows: Tensor | slice) -> "TableRows":
         """Some of the rows."""
         return TableRows(self.x[rows], self.weight[rows], self.parts)
 
@@ -280,13 +284,15 @@ class TableMixture:
         mean = first / count.clamp(min=1e-9 * unit)
         scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
         covariance = (scatter + scatter.mT) / 2 / size[:, :, None]
-        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(ridge + SCATTER * unit / size)
-        failed = torch.linalg.cholesky_ex(covariance).info > 0  # collapsed by rounding
-        if failed.any():
-            covariance = torch.where(failed[:, None, None], self.covariances, covariance)
-            mean = torch.where(failed[:, None], self.means, mean)
-        found = replace(self, weights=size[:, 0] / size.sum(), means=mean, covariances=covariance)
-        return found.with_factors(statistics)
+        ridges = ridge + SCATTER * unit / size
+        lines = components(size[:, 0], mean, covariance, ridges, self.gaussians())
+        return self.with_lines(lines).with_factors(statistics)
+
+    def with_lines(self, lines: GaussianMeasure) -> "TableMixture":
+        """The same with other weights and Gaussians."""
+        return replace(
+            self, weights=lines.weights, means=lines.means, covariances=lines.covariances
+        )
 
     def with_factors(self, statistics: Tensor) -> "TableMixture":
         """The same with laws of codes and circles from the statistics (K, F)."""
@@ -383,48 +389,28 @@ def fit_table_mixture(
     max_iter: int,
     start: TableMixture | None = None,
 ) -> TableMixture:
-    """Mixture by expectation–maximization, from the clusters of k-means.
+    """Mixture by expectation–maximization with parameters as of :func:`fit_mixture`.
 
-    Parameters
-    ----------
-    rows : TableRows
-    n_components : int
-    laws : sequence of CodeLaw
-        Of the parts that are codes.
-    generator : torch.Generator
-    ridge : float
-        Variance that is added to every line of a component.
-    max_iter : int
-    start : TableMixture, optional
-        Where to begin instead.
+    `laws` are those of the parts that are codes. Extrapolation is that of the lines.
     """
-    state, last = start, -math.inf
-    if state is None or len(state.weights) != n_components:
-        state = _clusters(rows, n_components, laws, generator, ridge)
-    for _ in range(max_iter):
-        value, state = state.improved(rows, ridge)
-        if value - last < TOLERANCE:
-            break
-        last = value
-    return state
+    if start is None or len(start.weights) != n_components:
+        start = _clusters(rows, n_components, laws, generator, ridge)
+
+    def further(*states: TableMixture) -> TableMixture:
+        return states[-1].with_lines(extrapolated(*(state.gaussians() for state in states)))
+
+    return iterated(lambda state: state.improved(rows, ridge), further, start, max_iter)
 
 
 def _clusters(
     rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, ridge: float
 ) -> TableMixture:
-    """Mixture of the clusters of k-means; missing lines count as the mean."""
-    seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    share = torch.ones(len(rows.x), 1, dtype=torch.float64)
-    if k > 1:
-        where, first = rows.coordinates(laws).numpy(), slice(START_ROWS)
-        model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
-        model.fit(where[first], sample_weight=rows.weight[first].numpy())
-        labels = torch.as_tensor(model.predict(where)).long()
-        share = torch.nn.functional.one_hot(labels, k).double()
-    share = share * rows.weight[:, None]
+    """Mixture of the clusters of the first rows; missing lines count as the mean."""
+    some = rows.select(slice(max(CLUSTER_ROWS, 20 * k)))
+    labels = cluster(some.coordinates(laws), some.weight, k, draw_seed(generator))
+    share = torch.nn.functional.one_hot(labels, k) * some.weight[:, None]
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
-    flat = TableMixture(
-        rows.parts, share.sum(0), torch.zeros(k, c).double(), unit, (), tuple(laws)
-    )
-    return flat.maximized(flat.statistics(rows, share), rows.unit, ridge)
+    weights = torch.ones(k, dtype=torch.float64)
+    flat = TableMixture(rows.parts, weights, torch.zeros(k, c).double(), unit, (), tuple(laws))
+    return flat.maximized(flat.statistics(some, share), rows.unit, ridge)

@@ -17,7 +17,7 @@ from qaffde.nn.columns import encode_columns
 from qaffde.schema import Schema
 from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import Trial, weighted_mean
+from qaffde.selection.search import Trial, best_size, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
@@ -152,29 +152,25 @@ class _Search:
         generator = torch.Generator().manual_seed(self.seed)
         codes = [c for c in self.units.columns if c.parts[0].kind == "codes"]
         laws = [CodeLaw(isinstance(c, CodeColumn) and c.has_order) for c in codes]
-        found: list[tuple[float, TableMixture]] = []
-        for k in (usual or [1]) if self.held_out else [1]:
-            mixture = fit_table_mixture(
-                self.train,
-                min(k, n),
-                laws,
-                generator,
-                ridge=policy.mixture_ridge,
-                max_iter=policy.table_choice_iterations,
-            )
-            value = self._judged(mixture)
-            found.append((value, mixture))
+        options = {"ridge": policy.mixture_ridge, "max_iter": policy.table_choice_iterations}
+        found: dict[int, TableMixture] = {}
+
+        def tried(k: int) -> Tensor:
+            found[k] = fit_table_mixture(self.train, min(k, n), laws, generator, **options)
+            scores = self._scores(found[k])
+            value = weighted_mean(scores, self.valid.weight)
             self.trials += (Trial(f"{name}mixture of {k}", n + len(self.valid.x), value),)
             if self.run is not None:
                 self.run.say(f"{self.trials[-1].name}: held-out log-likelihood {value:.5f}")
-            best = max(range(len(found)), key=lambda number: found[number][0])
-            if time.monotonic() >= deadline or len(found) > best + policy.mixture_patience:
-                break
-        self.mixture, self.chosen = found[best][1], self.trials[best].name
+            return scores
+
+        sizes = (usual or [1]) if self.held_out else [1]
+        weight, patience = self.valid.weight, policy.mixture_patience
+        best = best_size(sizes, tried, weight, patience, lambda: time.monotonic() >= deadline)
+        self.mixture, self.chosen = found[best], f"{name}mixture of {best}"
         if self.held_out:
             self.mixture = self.mixture.smoothed(self.train, self.valid, policy)
-        self.value = self._judged(self.mixture)
+        self.value = weighted_mean(self._scores(self.mixture), weight)
 
-    def _judged(self, mixture: TableMixture) -> float:
-        log_p = mixture.log_density(self.valid) + self.log_slope
-        return weighted_mean(log_p, self.valid.weight)
+    def _scores(self, mixture: TableMixture) -> Tensor:
+        return mixture.log_density(self.valid) + self.log_slope
