@@ -68,6 +68,8 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
+RETIRED = ("map_trial_rows",)
+"""Constants of policies in older files, which have no effect now."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -197,10 +199,14 @@ RECIPES |= {
     ),
     "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
     **{kind.__name__: Recipe(kind) for kind in (Real, Periodic, Integer, Category, Atom)},
-    **{
-        kind.__name__: Recipe(kind)
-        for kind in (ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig)
-    },
+    **{kind.__name__: Recipe(kind) for kind in (ComputeConfig, TensorTrainConfig, TrainingConfig)},
+    "SelectionPolicy": Recipe(
+        SelectionPolicy,
+        make=lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in RETIRED}),
+        take=vars,
+        required=(),
+        **dict.fromkeys((*vars(SelectionPolicy()), *RETIRED), anything),
+    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),

@@ -44,16 +44,6 @@ axes that a direction without axis has at least."""
 def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
     """Summary of labeled rows, a block at a time: no second copy of them is made.
 
-    Parameters
-    ----------
-    rows : LabeledRows
-    seed : int
-        Of the sample.
-
-    Returns
-    -------
-    Summary
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris

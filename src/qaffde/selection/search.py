@@ -199,8 +199,8 @@ class Search:
     Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
     `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
     is called after each other one. `values` are the mean held-out log-likelihoods, by name and
-    number of rows. Candidates are first compared on `rough` rows, the last ones on `fine` rows, and
-    base measures are chosen by `most`.
+    number of rows. Candidates are first compared on `rough` rows, the last ones on `fine` rows,
+    and base measures are chosen by `most`.
     """
 
     def __init__(
@@ -254,8 +254,6 @@ class Search:
             n: [Split.of(some, hold_out(len(some[0]), policy.valid_share)[1])]
             for n, some in first.items()
         }
-
-    # Base measures
 
     @cached_property
     def mixture(self) -> BaseSpec:
@@ -346,8 +344,6 @@ class Search:
     ) -> BaseMeasure:
         judged, options = self.fits.get((base, 0)), (self.generator(), self.policy)
         return base.fit(Z, weight, h, *options, judged, whole, self.deadline)
-
-    # Values and comparisons
 
     def scores(self, choice: Choice, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""

@@ -112,9 +112,8 @@ class Moments:
 class Summary:
     """Moments of all rows and a uniform sample of them; summaries of disjoint parts add up.
 
-    Every row has a random key, and the sample holds the rows with the smallest keys. Keys are
-    drawn from a seed and the content of a part, so the sample does not depend on who reads a part
-    or when.
+    The sample holds the rows with the smallest random keys. These are drawn from a seed and the
+    content of a part, so the sample does not depend on who reads it or when.
 
     Parameters
     ----------

@@ -33,7 +33,6 @@ from qaffde.selection.base_measure import (
     cluster,
     components,
     draw_seed,
-    extrapolated,
     iterated,
 )
 from qaffde.selection.policy import SelectionPolicy
@@ -49,14 +48,9 @@ BLOCK = 8192
 class CodeLaw:
     """How masses of codes are estimated from counts.
 
-    Parameters
-    ----------
-    has_order : bool
-        Whether neighbors are alike: counts of integers are smoothed by a Gaussian kernel.
-    strength : float
-        Rows that the masses over all components are worth in each component.
-    width : float
-        Of the kernel, in Silverman's bandwidths.
+    Where neighbors are alike (`has_order`), counts are smoothed by a Gaussian kernel of this
+    `width`, in Silverman's bandwidths. The masses over all components are worth `strength` rows in
+    each component.
     """
 
     has_order: bool
@@ -87,15 +81,7 @@ class CodeLaw:
 
 
 class TableRows:
-    """Weighted rows of parts.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n, q)
-        Lines in units of their deviation; NaN where a part is missing.
-    weight : Tensor of shape (n,)
-    parts : sequence of Part
-    """
+    """Weighted rows of parts (n, q), NaN where one is missing; lines are in units of deviation."""
 
     def __init__(self, x: Tensor, weight: Tensor, parts: Sequence[Part]) -> None:
         self.x, self.weight, self.parts = x, weight, tuple(parts)
@@ -113,12 +99,12 @@ class TableRows:
     @cached_property
     def others(self) -> list[tuple[Part, Tensor, Tensor]]:
         """Of each other part its kind, which rows have it, and its values there."""
-        found = []
-        for k, part in enumerate(self.parts):
-            if not part.is_line:
-                known = ~self.x[:, k].isnan()
-                found.append((part, known, self.x[known, k]))
-        return found
+        known = ~self.x.isnan()
+        return [
+            (part, known[:, k], self.x[known[:, k], k])
+            for k, part in enumerate(self.parts)
+            if not part.is_line
+        ]
 
     @cached_property
     def patterns(self) -> list[tuple[list[int], list[int], Tensor, Tensor]]:
@@ -152,18 +138,9 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False)
 class TableMixture:
-    """K components of a table.
+    """K components of a table: Gaussians of the lines, and laws of the other parts.
 
-    Parameters
-    ----------
-    parts : tuple of Part
-    weights : Tensor of shape (K,)
-    means, covariances : Tensors of shapes (K, c), (K, c, c)
-        Of the lines.
-    factors : tuple of Factor
-        Of the other parts.
-    laws : tuple of CodeLaw
-        Of the parts that are codes.
+    Means and covariances have the shapes (K, c), (K, c, c); `laws` are those of codes.
     """
 
     parts: tuple[Part, ...]
@@ -391,15 +368,16 @@ def fit_table_mixture(
 ) -> TableMixture:
     """Mixture by expectation–maximization with parameters as of :func:`fit_mixture`.
 
-    `laws` are those of the parts that are codes. Extrapolation is that of the lines.
+    `laws` are those of the parts that are codes. Nothing is extrapolated: in small tables of
+    Gaussians that was worse for held-out rows.
     """
     if start is None or len(start.weights) != n_components:
         start = _clusters(rows, n_components, laws, generator, ridge)
 
-    def further(*states: TableMixture) -> TableMixture:
-        return states[-1].with_lines(extrapolated(*(state.gaussians() for state in states)))
+    def plain(*states: TableMixture) -> TableMixture:
+        return states[-1]
 
-    return iterated(lambda state: state.improved(rows, ridge), further, start, max_iter)
+    return iterated(lambda state: state.improved(rows, ridge), plain, start, max_iter)
 
 
 def _clusters(

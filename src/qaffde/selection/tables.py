@@ -106,14 +106,8 @@ class _Units:
 class _Search:
     """Mixtures of several sizes, judged on the same held-out rows.
 
-    Attributes
-    ----------
-    mixture : TableMixture
-        The best one.
-    value : float
-        Its mean log-density of held-out rows, in units of the data.
-    chosen : str
-        Its name.
+    `mixture` is the best one, `chosen` its name, and `value` its mean log-density of held-out
+    rows, in units of the data.
     """
 
     mixture: TableMixture
