@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -17,7 +18,7 @@ from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
+from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures, GaussianMeasure, KernelMeasure
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.summary import Moments
 
@@ -138,6 +139,12 @@ def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
     return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 
+def constant_feature(d: int) -> FourierFeatures:
+    """The one feature of d columns that leaves a base measure as it is."""
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    return FourierFeatures(zero.expand(1, d).clone(), zero, one)
+
+
 def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
     """Number of different rows among about `rows` of them, evenly spread."""
     some = Z[:: -(-len(Z) // rows)]
@@ -243,9 +250,8 @@ def fit_mixture(
         state = start_mixture(rows, n_components, generator, ridge=ridge, deadline=deadline)
     if n_components == 1:
         return _improved(rows, state, ridge)[1]
-    return iterated(
-        lambda state: _improved(rows, state, ridge), extrapolated, state, max_iter, deadline
-    )
+    step = partial(_improved, rows, ridge=ridge)
+    return iterated(step, state, max_iter, deadline, extrapolated)
 
 
 State = TypeVar("State")
@@ -253,12 +259,12 @@ State = TypeVar("State")
 
 def iterated(
     improved: Callable[[State], tuple[float, State]],
-    extrapolated: Callable[[State, State, State], State],
     state: State,
     max_iter: int,
     deadline: float = math.inf,
+    extrapolated: Callable[[State, State, State], State] | None = None,
 ) -> State:
-    """State after iterations, each two of which say how far to go on.
+    """State after iterations; each two of them may say how far to go on.
 
     This is SQUAREM (Varadhan and Roland, 2008): where components overlap, plain iterations gain
     little for hundreds of times. A step that is too long is taken back.
@@ -273,7 +279,7 @@ def iterated(
         gain, safe, last = value - last, second, value
         if gain < TOLERANCE or time.monotonic() >= deadline:
             break
-        state = extrapolated(state, first, second)
+        state = second if extrapolated is None else extrapolated(state, first, second)
     return safe
 
 

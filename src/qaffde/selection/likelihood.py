@@ -9,8 +9,8 @@ from qaffde.nn import BaseMeasure, DensityMatrix
 from qaffde.parameters import ComputeConfig
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.plan import Plan
-from qaffde.selection.search import Choice, Move, Search, Split, bare, fixed, stiffer, wider
-from qaffde.selection.selector import METHODS, Method, sized
+from qaffde.selection.search import Choice, Move, Search, Split, fixed, wider
+from qaffde.selection.selector import METHODS, Method
 from qaffde.selection.summary import Summary
 from qaffde.training.closed_form import effective_count
 from qaffde.training.config import TrainingConfig
@@ -22,6 +22,18 @@ from qaffde.training.likelihood import (
     whiten,
 )
 from qaffde.training.run import History, Run
+
+
+def stiffer(factor: float) -> Move:
+    """Move that multiplies the ridge."""
+    return lambda choice, direction: replace(
+        choice, ridge=(choice.ridge or 0.0) * factor**direction
+    )
+
+
+def bare(choice: Choice) -> Choice:
+    """The base measure of a choice alone."""
+    return replace(choice, bare=True)
 
 
 class Likelihood(Method):
@@ -62,7 +74,7 @@ class Likelihood(Method):
         D = min(D, policy.rough_features)
         widen, others = self._moves(d, given=h is not None)
         summits = []
-        for base in sized(bases, search.mixture):
+        for base in search.sized(bases):
             first = Choice(base, start, ridge, n_features=D)
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)

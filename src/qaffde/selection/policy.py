@@ -9,7 +9,7 @@ from qaffde.parameters import check_count, check_positive, check_share
 class SelectionPolicy:
     r"""Constants of the search for base measure, bandwidth, rank and ridge.
 
-    None depends on the units of the data. Most were set looking at the true densities of the planar
+    None depends on the units of the data. Most were set looking at the true densities of planar
     sets and of random mixtures of three, five and ten columns; no benchmark of each alone is on
     record.
 

@@ -178,18 +178,6 @@ def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
     )
 
 
-def stiffer(factor: float) -> Move:
-    """Move that multiplies the ridge."""
-    return lambda choice, direction: replace(
-        choice, ridge=(choice.ridge or 0.0) * factor**direction
-    )
-
-
-def bare(choice: Choice) -> Choice:
-    """The base measure of a choice alone."""
-    return replace(choice, bare=True)
-
-
 class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
@@ -312,6 +300,10 @@ class Search:
             if len(fits) < largest:
                 begin = start_mixture(rows, k, generator, **options)
         return best if few else simplest([one])
+
+    def sized(self, bases: list[BaseSpec]) -> list[BaseSpec]:
+        """Base measures of which those of open size have the chosen one."""
+        return [base if base.n_components else self.mixture for base in bases]
 
     def _gaussians(self, spec: BaseSpec) -> GaussianMeasure:
         """A mixture as it was judged."""

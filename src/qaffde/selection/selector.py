@@ -2,9 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from warnings import warn
 
 import torch
@@ -16,15 +14,15 @@ from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.maps import MapTable
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
-from qaffde.selection.base_measure import BaseSpec, n_distinct
+from qaffde.selection.base_measure import BaseSpec, constant_feature, n_distinct
 from qaffde.selection.columns import Maps, choose_maps, mapped_summary
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.report import search_context
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
 from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
-from qaffde.training.checkpoint import fingerprint
 from qaffde.training.closed_form import (
     SPECTRUM_WIDENING,
     density_matrix,
@@ -163,17 +161,6 @@ class Method(ABC):
         return torch.logaddexp(log_p + math.log1p(-epsilon), log_broad + math.log(epsilon))
 
 
-def constant_feature(d: int) -> FourierFeatures:
-    """The one feature of d columns that leaves a base measure as it is."""
-    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    return FourierFeatures(zero.expand(1, d).clone(), zero, one)
-
-
-def sized(bases: Sequence[BaseSpec], chosen: BaseSpec) -> list[BaseSpec]:
-    """Base measures of which those of open size have the chosen one."""
-    return [base if base.n_components else chosen for base in bases]
-
-
 class ClosedForm(Method):
     """Closed form: the density matrix is a mean over rows."""
 
@@ -206,7 +193,7 @@ class ClosedForm(Method):
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
-        scale, offered = search.within, sized(bases, search.mixture)
+        scale, offered = search.within, search.sized(bases)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
         start = policy.closed_form_start * scale if h is None else h
@@ -216,20 +203,16 @@ class ClosedForm(Method):
             choice = search.climb(choice, moves, rows, policy.closed_form_gain, policy.max_steps)
             choices.insert(0, choice)
             more = replace(choice, n_features=self.n_features(base, n, d))
-            if more.n_features > D and self._is_near(search, choice, choices):
-                choices.insert(0, moves[0](more, -1) if moves else more)
+            if more.n_features > D:
+                behind = max(search.value(c, rows) for c in choices) - search.value(choice, rows)
+                if behind < policy.box_reach:
+                    choices.insert(0, moves[0](more, -1) if moves else more)
             start = start if h is not None else start * policy.box_start
         best = search.highest(choices, rows)
         if h is not None or offered[-1].name != "gaussian" or search.is_late(rows):
             return best
         widest = policy.closed_form_start * policy.rough_step**policy.max_steps * scale
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
-
-    def _is_near(self, search: Search, choice: Choice, rivals: list[Choice]) -> bool:
-        """Whether more features may bring a choice to its rivals."""
-        ahead = (search.value(rival, search.fine) for rival in rivals)
-        value = search.value(choice, search.fine)
-        return max(ahead, default=value) - value < self.policy.box_reach
 
     def most_features(self, base: BaseSpec, d: int) -> int:
         """Number of features for many rows; a box takes more."""
@@ -332,7 +315,7 @@ def select(
         maps = choose_maps(summary, spec, policy, judge)
     frame = method.frame(summary, maps, names)
     z, scale = frame.summary, frame.scale
-    context = search_context(run, policy, spec, z, seed)
+    context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
     search = Search(
         z.rows,
         z.weight,
@@ -472,24 +455,3 @@ def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
         return True
     one = len(bases) == 1 and bases[0].n_components > 0
     return one and (spec.method == "closed_form" or fixed(spec.ridge) is not None)
-
-
-def search_context(
-    run: Run | None, policy: SelectionPolicy, spec: object, z: Summary, seed: int
-) -> dict[str, Any]:
-    """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
-    if run is None:
-        return {}
-    file, known = run.file("search"), {}
-    rows = z.rows, z.weight, z.labels
-    identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
-    if file is not None and (saved := file.load(identity)) is not None:
-        with file.restoring():
-            known = {str(name): scores.double() for name, scores in saved["known"].items()}
-
-    def report(name: str, value: float) -> None:
-        run.say(f"{run.seconds:6.1f} s  {name}: held-out log-likelihood {value:.5f}")
-        if file is not None:
-            file.save({"known": dict(known)}, identity)
-
-    return {"deadline": run.deadline(policy.search_share), "known": known, "report": report}

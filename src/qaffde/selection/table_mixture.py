@@ -191,37 +191,27 @@ class TableMixture:
         Of missing lines it takes their means and covariances given the known ones.
         """
         K, c = self.means.shape
-        count, first = torch.zeros(K).double(), torch.zeros(K, c).double()
-        second = torch.zeros(K, c, c, dtype=torch.float64)
+        total = torch.zeros(K, 1 + c, 1 + c, dtype=torch.float64)
         for have, lack, number, z in rows.patterns:
-            r = share[number].T
-            size, mean = r.sum(1), r @ z
-            square = (r @ (z[:, :, None] * z[:, None, :]).flatten(1)).reshape(K, *z.shape[1:] * 2)
-            B, offset, rest = self._regression(have, lack)
-            own = torch.einsum("kij,kj->ki", B, mean)
-            count, first = count + size, first + own + size[:, None] * offset
-            cross = own[:, :, None] * offset[:, None, :]
-            second = second + B @ square @ B.mT + cross + cross.mT + size[:, None, None] * rest
-            second = second + (size[:, None] * offset)[:, :, None] * offset[:, None, :]
-        return count, first, second
+            y = torch.cat([torch.ones_like(z[:, :1]), z], 1) if have else z.new_ones(len(z), 1)
+            squares = share[number].T @ (y[:, :, None] * y[:, None, :]).flatten(1)
+            M = squares.reshape(K, y.shape[1], y.shape[1])
+            A, left = self._completion(have, lack)
+            total += A @ M @ A.mT + M[:, :1, :1] * left
+        return total[:, 0, 0], total[:, 1:, 0], total[:, 1:, 1:]
 
-    def _regression(self, have: list[int], lack: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Matrix (K, c, t) and offset (K, c) of the lines given t of them, and what is left."""
-        K, c = self.means.shape
-        B = torch.zeros(K, c, len(have), dtype=torch.float64)
-        B[:, have, range(len(have))] = 1.0
-        offset, rest = torch.zeros(K, c).double(), torch.zeros(K, c, c).double()
+    def _completion(self, have: list[int], lack: list[int]) -> tuple[Tensor, Tensor]:
+        """Means (K, 1 + c, 1 + t) of 1 and the lines given 1 and t of them, and what varies."""
+        (K, c), S = self.means.shape, self.covariances
+        A, left = (torch.zeros(K, 1 + c, n, dtype=torch.float64) for n in (1 + len(have), 1 + c))
+        A[:, [0, *(1 + k for k in have)], range(1 + len(have))] = 1.0
         if lack:
-            S = self.covariances
-            across = S[:, lack][:, :, have]
+            across, rows = S[:, lack][:, :, have], 1 + torch.tensor(lack)
             slope = torch.linalg.solve(S[:, have][:, :, have], across.mT).mT
-            B[:, lack] = slope
-            offset[:, lack] = self.means[:, lack] - torch.einsum(
-                "kij,kj->ki", slope, self.means[:, have]
-            )
-            left = S[:, lack][:, :, lack] - slope @ across.mT
-            rest[:, torch.tensor(lack)[:, None], torch.tensor(lack)] = left
-        return B, offset, rest
+            A[:, rows, 1:] = slope
+            A[:, rows, 0] = self.means[:, lack] - (slope @ self.means[:, have, None])[:, :, 0]
+            left[:, rows[:, None], rows] = S[:, lack][:, :, lack] - slope @ across.mT
+        return A, left
 
     def statistics(self, rows: TableRows, share: Tensor) -> Tensor:
         """Sufficient statistics (K, F) of rows with these weights (n, K) in the components.
@@ -253,9 +243,7 @@ class TableMixture:
         The prior of each component is worth one row. `ridge` is added to the variance of lines.
         """
         K, c = self.means.shape
-        count, first, second, _ = statistics.split(
-            [1, c, c * c, statistics.shape[1] - 1 - c - c * c], 1
-        )
+        count, first, second = statistics[:, : 1 + c + c * c].split([1, c, c * c], 1)
         count = count.clamp(min=0.0)  # rounding, after rows were forgotten
         size = count + unit
         mean = first / count.clamp(min=1e-9 * unit)
@@ -267,9 +255,8 @@ class TableMixture:
 
     def with_lines(self, lines: GaussianMeasure) -> "TableMixture":
         """The same with other weights and Gaussians."""
-        return replace(
-            self, weights=lines.weights, means=lines.means, covariances=lines.covariances
-        )
+        weights, means = lines.weights, lines.means
+        return replace(self, weights=weights, means=means, covariances=lines.covariances)
 
     def with_factors(self, statistics: Tensor) -> "TableMixture":
         """The same with laws of codes and circles from the statistics (K, F)."""
@@ -280,10 +267,10 @@ class TableMixture:
                 size = part.size if part.kind == "codes" else 3
                 own = statistics[:, start : start + size]
                 start += size
-                is_circle = part.kind == "circle"
-                factors.append(
-                    _circle(*own.T) if is_circle else CodeFactor(next(laws).masses(own).log())
-                )
+                if part.kind == "circle":
+                    factors.append(_circle(*own.T))
+                else:
+                    factors.append(CodeFactor(next(laws).masses(own).log()))
         return replace(self, factors=tuple(factors))
 
     def improved(self, rows: TableRows, ridge: float) -> tuple[float, "TableMixture"]:
@@ -351,9 +338,8 @@ def _circle(size: Tensor, c: Tensor, s: Tensor) -> CircleFactor:
     """Wrapped normal laws with the first circular moments of the rows."""
     length = (torch.hypot(c, s) / size.clamp(min=1e-300)).clamp(1e-9, 1 - 1e-9)
     deviation = (-2 * length.log()).sqrt() / (2 * math.pi)
-    return CircleFactor(
-        (torch.atan2(s, c) / (2 * math.pi)) % 1, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION)
-    )
+    mean = (torch.atan2(s, c) / (2 * math.pi)) % 1
+    return CircleFactor(mean, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION))
 
 
 def fit_table_mixture(
@@ -374,10 +360,7 @@ def fit_table_mixture(
     if start is None or len(start.weights) != n_components:
         start = _clusters(rows, n_components, laws, generator, ridge)
 
-    def plain(*states: TableMixture) -> TableMixture:
-        return states[-1]
-
-    return iterated(lambda state: state.improved(rows, ridge), plain, start, max_iter)
+    return iterated(lambda state: state.improved(rows, ridge), start, max_iter)
 
 
 def _clusters(

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from qaffde.nn import CodeColumn, FourierFeatures, TableColumn
+from qaffde.nn import CodeColumn, TableColumn
 from qaffde.nn.columns import encode_columns
 from qaffde.schema import Schema
+from qaffde.selection.base_measure import constant_feature
 from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.search import Trial, best_size, weighted_mean
@@ -61,15 +62,14 @@ def select_mixture(
         start=best.mixture,
     )
     location, scale, c = best.units.location, best.units.scale, len(best.units.scale)
-    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     return Plan(
         method=spec.method,
         location=location,
         scale=scale,
-        bandwidth=one.expand(c).clone(),
+        bandwidth=torch.ones_like(scale),
         base=f"mixture of {len(mixture.weights)}",
         measure=mixture,
-        features=FourierFeatures(zero.expand(1, max(c, 1)).clone(), zero, one),
+        features=constant_feature(max(c, 1)),
         reach=torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand(2, c).clone(),
         measurement="likelihood" if spec.method == "likelihood" else spec.measurement,
         rank=1,
