@@ -198,8 +198,7 @@ class Classes(Method):
                 del known[other]
             n_classes = 1 + int(max(split.train_labels.max(), split.valid_labels.max()))
             rows = LabeledRows(split.train, split.train_labels, split.train_weight, n_classes)
-            ends = torch.stack([split.train.amin(0), split.train.amax(0)])
-            features = self.draw_features(choice, measure, ends, None, self.generator())
+            features = self.draw_features(choice, measure, split.ends, None, self.generator())
             most = max(rank for _, _, ranks in self._readings for rank in ranks)
             sums, G = ClassSums.of(features, rows), measure.gram(features)
             known[same, split] = (

@@ -45,9 +45,8 @@ class Likelihood(Method):
         """Held-out log-densities after a short training with frozen features."""
         if choice.bare:
             return self.log_held_out(torch.zeros(()), measure, split)
-        (n, d), generator, policy = split.train.shape, self.generator(), self.policy
-        ends = torch.stack([split.train.amin(0), split.train.amax(0)])
-        features = self.draw_features(choice, measure, ends, n, generator)
+        (n, d), policy = split.train.shape, self.policy
+        features = self.draw_features(choice, measure, split.ends, n, self.generator())
         ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
         phi, weight = space.values(split.train), split.train_weight / split.train_weight.mean()

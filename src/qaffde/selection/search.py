@@ -44,6 +44,11 @@ class Split:
         train[fold] = False
         return cls(*(part[train] for part in rows), *(part[fold] for part in rows))
 
+    @property
+    def ends(self) -> Tensor:
+        """Least and largest values (2, d) of the rows to fit on."""
+        return torch.stack([self.train.amin(0), self.train.amax(0)])
+
 
 def show_numbers(values: Tensor) -> str:
     """Numbers of shape (d,) in one line; a number that all columns share stands once."""
@@ -420,7 +425,9 @@ class Search:
         rows. The candidate chosen may have been judged with fewer features only.
         """
         units = {}
-        for rows in {rows for _, rows in self.values} if log_slopes else ():
+        for rows in {rows for _, rows in self.values}:
+            if log_slopes is None:
+                break
             z = torch.cat([split.valid for split in self.splits[rows]])
             units[rows] = weighted_mean(log_slopes(z), self.held_out_weight(rows))
         alike = str(replace(chosen, n_features=0))

@@ -78,7 +78,8 @@ class Method(ABC):
 
     def background(self, choice: Choice, frame: "Frame") -> float | str:
         """Weight of the background."""
-        is_closed = frame.is_closed and choice.base.kind == "box"
+        box = frame.box if choice.base.kind == "box" else None
+        is_closed = box is not None and not bool(box.isnan().any())
         return 0.0 if is_closed else self.policy.background
 
     def generator(self) -> Generator:
@@ -86,12 +87,7 @@ class Method(ABC):
         return torch.Generator().manual_seed(self.seed)
 
     def draw_features(
-        self,
-        choice: Choice,
-        measure: BaseMeasure,
-        ends: Tensor,
-        n: int | None,
-        generator: Generator,
+        self, choice: Choice, measure: BaseMeasure, ends: Tensor, n: int | None, seeded: Generator
     ) -> FourierFeatures:
         """Frequencies for n rows (None: rows are still to come) between ends of shape (2, d)."""
         d = ends.shape[1]
@@ -100,7 +96,7 @@ class Method(ABC):
         D = choice.n_features or self.n_features(choice.base, n, d)
         h, (lower, upper) = self.width(choice), self._resolved(measure, ends)
         period = upper - lower + self.policy.lattice_margin * h
-        features = FourierFeatures.draw(self.spec.frequency_kind(d), D, h, period, generator)
+        features = FourierFeatures.draw(self.spec.frequency_kind(d), D, h, period, seeded)
         return features.trimmed(self.tolerance)
 
     def n_features(self, base: BaseSpec, n: int | None, d: int) -> int:
@@ -170,8 +166,7 @@ class ClosedForm(Method):
     def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
         """Held-out log-densities of the closed form."""
         Z, weight = split.train, split.train_weight
-        ends = torch.stack([Z.amin(0), Z.amax(0)])
-        features = self.draw_features(choice, measure, ends, len(Z), self.generator())
+        features = self.draw_features(choice, measure, split.ends, len(Z), self.generator())
         rho, how = density_matrix(features, row_batches(Z, weight)), self._reading(choice)
         if self.spec.rank == "auto" and how == "square_root":
             square = square_root_values(features, rho, measure, split.valid, self.tolerance)
@@ -396,11 +391,6 @@ class Frame:
             location, scale = robust_units(summary, names, smoothing)
         box = None if ends is None else (ends - location) / scale
         return cls(maps, location, scale, summary.standardized(location, scale), box)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether all ends of a box are known."""
-        return self.box is not None and not bool(self.box.isnan().any())
 
     def log_slopes(self, z: Tensor) -> Tensor:
         """Logarithm, of shape (n,), of dz/dx at z of shape (n, d)."""

@@ -259,8 +259,8 @@ class Source(ABC):
 
     def task(self, seed: int, check: Check) -> Callable[[Part], Summary]:
         """Task that checks a part of the rows and summarizes it."""
-        options = {"seed": seed, "max_rows": self.max_rows, "schema": self.schema}
-        return partial(summarize_part, check=check, **options)
+        options: dict[str, Any] = {"max_rows": self.max_rows, "schema": self.schema}
+        return partial(summarize_part, check=check, seed=seed, **options)
 
     @abstractmethod
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:

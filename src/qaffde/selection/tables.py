@@ -146,11 +146,13 @@ class _Search:
         generator = torch.Generator().manual_seed(self.seed)
         codes = [c for c in self.units.columns if c.parts[0].kind == "codes"]
         laws = [CodeLaw(isinstance(c, CodeColumn) and c.has_order) for c in codes]
-        options = {"ridge": policy.mixture_ridge, "max_iter": policy.table_choice_iterations}
+        ridge, most = policy.mixture_ridge, policy.table_choice_iterations
         found: dict[int, TableMixture] = {}
 
         def tried(k: int) -> Tensor:
-            found[k] = fit_table_mixture(self.train, min(k, n), laws, generator, **options)
+            found[k] = fit_table_mixture(
+                self.train, min(k, n), laws, generator, ridge=ridge, max_iter=most
+            )
             scores = self._scores(found[k])
             value = weighted_mean(scores, self.valid.weight)
             self.trials += (Trial(f"{name}mixture of {k}", n + len(self.valid.x), value),)
