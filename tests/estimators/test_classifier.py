@@ -377,7 +377,7 @@ class TestProjection:
 
     def test_rows_are_projected_in_blocks(self, monkeypatch):
         monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
-        monkeypatch.setattr("qaffde.selection.plan.BLOCK", 100)
+        monkeypatch.setattr("qaffde.selection.solver.BLOCK", 100)
         few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         monkeypatch.undo()
         plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_

@@ -71,12 +71,8 @@ def of_codes(
     spread, q = (policy or DEFAULT_POLICY).class_code_spread, codes.shape[1]
     summary = Summary.of(codes, torch.ones(len(codes), dtype=torch.float64), 0)
     zero, one = torch.zeros(q, dtype=torch.float64), torch.ones(q, dtype=torch.float64)
-    law = replace(
-        summary.moments,
-        ends=torch.stack([-one, one]),
-        mean=zero,
-        covariance=spread**2 * one.diag(),
-    )
+    ends, covariance = torch.stack([-one, one]), spread**2 * one.diag()
+    law = replace(summary.moments, ends=ends, mean=zero, covariance=covariance)
     h = spread * math.sqrt(q) if isinstance(spec.bandwidth, str) else spec.bandwidth
     return replace(summary, moments=law), replace(spec, bandwidth=h, n_components=None)
 
@@ -261,12 +257,8 @@ def principal_frame(
     scale = _safe_root(usual.expand(most), location.abs().amax()[None])
     y = summary.standardized(location, scale[0].expand(d))
     rows = y.rows @ axes
-    along = replace(
-        y.moments,
-        ends=torch.stack([rows.amin(0), rows.amax(0)]),
-        mean=y.moments.mean @ axes,
-        covariance=axes.T @ y.moments.covariance @ axes,
-    )
+    ends, inside = torch.stack([rows.amin(0), rows.amax(0)]), axes.T @ y.moments.covariance @ axes
+    along = replace(y.moments, ends=ends, mean=y.moments.mean @ axes, covariance=inside)
     z = replace(y, rows=rows, moments=along)
     return Frame(None, location, scale, z, axes=axes, noise=noise)
 

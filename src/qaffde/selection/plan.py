@@ -133,8 +133,9 @@ class ModelSpec:
                 )
         if isinstance(self.base_measure, str) and self.base_measure not in ("auto", "mixture"):
             raise ValueError(
-                f"base_measure={self.base_measure!r}, but that of a table with kinds of columns "
-                "or gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of components"
+                f"base_measure={self.base_measure!r}, but the base measure of a table with kinds "
+                "of columns or gaps (NaN) is a mixture; give 'auto', 'mixture' or its number of "
+                "components"
             )
 
     @property
@@ -213,8 +214,7 @@ class ModelSpec:
 class Plan:
     """Units, base measure, features, and how the density is read from them; immutable.
 
-    Fits with the same plan can be added. ``print(plan)`` shows the choices and the candidates that
-    were compared.
+    Fits with the same plan can be added. ``print(plan)`` shows choices and candidates.
 
     Parameters
     ----------

@@ -204,9 +204,8 @@ class SelectionPolicy:
 
     def __post_init__(self) -> None:
         check_share("min_trace", self.min_trace, whole=True)
-        check_share("background", self.background, auto=True)
-        check_share("tolerance", self.tolerance, auto=True)
-        check_share("class_ridge", self.class_ridge, auto=True)
+        for name in ("background", "tolerance", "class_ridge"):
+            check_share(name, getattr(self, name), auto=True)
         for field in fields(self):
             _check_like(field.name, getattr(self, field.name), field.default)
 

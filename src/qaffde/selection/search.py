@@ -186,9 +186,8 @@ def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
 class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
-    Every candidate is drawn from the same seed, so that its value does not depend on what was
-    judged before: only a deadline, on the clock of :func:`time.monotonic`, changes the result.
-
+    Every candidate is drawn from the same seed, so that only a deadline, on the clock of
+    :func:`time.monotonic`, changes the result.
     Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
     `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
     is called after each other one. `values` are the mean held-out log-likelihoods, by name and
@@ -417,19 +416,19 @@ class Search:
         return late
 
     def trials(
-        self, chosen: Choice, scale: Tensor, log_slopes: Callable[[Tensor], Tensor] | None
+        self, chosen: Choice, scale: Tensor, log_slopes: Callable[[Tensor], Tensor]
     ) -> tuple[Trial, ...]:
         """Candidates that were compared, in units of the data, whose scale has shape (d,).
 
-        `log_slopes` are the logarithms of dz/dx at held-out rows z, if scores are densities of
-        rows. The candidate chosen may have been judged with fewer features only.
+        `log_slopes` are what these add to held-out scores of rows z. The candidate chosen may have been judged with fewer features only.
         """
-        units = {}
-        for rows in {rows for _, rows in self.values}:
-            if log_slopes is None:
-                break
-            z = torch.cat([split.valid for split in self.splits[rows]])
-            units[rows] = weighted_mean(log_slopes(z), self.held_out_weight(rows))
+        units = {
+            rows: weighted_mean(
+                log_slopes(torch.cat([split.valid for split in self.splits[rows]])),
+                self.held_out_weight(rows),
+            )
+            for _, rows in self.values
+        }
         alike = str(replace(chosen, n_features=0))
         same = [name for name, _ in self.values if name == str(chosen)] or [
             name
@@ -437,12 +436,7 @@ class Search:
             if str(replace(choice, n_features=0)) == alike
         ]
         return tuple(
-            Trial(
-                choice.describe(scale),
-                self.n_rows(rows),
-                value + units.get(rows, 0.0),
-                chosen=name in same,
-            )
+            Trial(choice.describe(scale), self.n_rows(rows), value + units[rows], name in same)
             for (name, rows), (choice, value) in self.values.items()
         )
 

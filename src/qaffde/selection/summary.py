@@ -100,12 +100,9 @@ class Moments:
 
     def standardized(self, location: Tensor, scale: Tensor) -> "Moments":
         """Moments of the rows in the units z = (x − location) / scale."""
-        return replace(
-            self,
-            ends=(self.ends - location) / scale,
-            mean=(self.mean - location) / scale,
-            covariance=self.covariance / scale / scale[:, None],
-        )
+        ends, mean = (self.ends - location) / scale, (self.mean - location) / scale
+        covariance = self.covariance / scale / scale[:, None]
+        return replace(self, ends=ends, mean=mean, covariance=covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,13 +197,9 @@ class Summary:
         return self._subset(smallest.sort()[0])
 
     def _subset(self, chosen: Tensor) -> "Summary":
-        return replace(
-            self,
-            rows=self.rows[chosen],
-            weight=self.weight[chosen],
-            keys=self.keys[chosen],
-            labels=None if self.labels is None else self.labels[chosen],
-        )
+        labels = None if self.labels is None else self.labels[chosen]
+        rows, weight, keys = self.rows[chosen], self.weight[chosen], self.keys[chosen]
+        return replace(self, rows=rows, weight=weight, keys=keys, labels=labels)
 
 
 Part = tuple[Tensor, Tensor, Sequence[int]]
@@ -232,9 +225,8 @@ class Source(ABC):
 
     Attributes
     ----------
-    n_columns : int
-    names : sequence of str or None
-        Of the columns.
+    n_columns, names : int, sequence of str or None
+        Number and names of the columns.
     max_rows : int
         Of the sample of a summary.
     partly_seen : bool
@@ -264,16 +256,9 @@ class Source(ABC):
 
     @abstractmethod
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
-        """Summary of the rows.
+        """Summary of the rows, with a sample by the seed.
 
-        Parameters
-        ----------
-        seed : int
-            Of the sample.
-        check : Check
-            Rejects rows that the fit cannot have.
-        brief : bool
-            Whether a few rows will do.
+        The check rejects rows that the fit cannot have; if it is `brief`, a few rows will do.
         """
 
     @abstractmethod

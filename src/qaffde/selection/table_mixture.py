@@ -150,6 +150,13 @@ class TableMixture:
     factors: tuple[Factor, ...]
     laws: tuple[CodeLaw, ...]
 
+    @property
+    def n_statistics(self) -> int:
+        """Number of the sufficient statistics of all components."""
+        K, c = self.means.shape
+        sizes = [part.size or 3 for part in self.parts if not part.is_line]
+        return K * (1 + c + c * c + sum(sizes))
+
     def standardized(self, x: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Parts (n, q) with lines in units, in place."""
         lines = [k for k, part in enumerate(self.parts) if part.is_line]
