@@ -420,7 +420,8 @@ class Search:
     ) -> tuple[Trial, ...]:
         """Candidates that were compared, in units of the data, whose scale has shape (d,).
 
-        `log_slopes` are what these add to held-out scores of rows z. The candidate chosen may have been judged with fewer features only.
+        `log_slopes` of rows z are what the units add to held-out scores. The candidate chosen may
+        have been judged with fewer features only.
         """
         units = {
             rows: weighted_mean(
