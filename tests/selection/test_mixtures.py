@@ -13,10 +13,10 @@ from torch.distributions import MultivariateNormal
 from experiments.targets import random_gmm
 from qaffde import SelectionPolicy
 from qaffde.nn import GaussianMeasure
-from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.mixture import (
+from qaffde.selection.base_measure import (
     MAX_ITER,
     TOLERANCE,
+    BaseSpec,
     Monomials,
     average,
     fit_mixture,

@@ -14,8 +14,7 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
-from qaffde.selection.bandwidth import RULES, held_out_kde, scott, silverman
-from qaffde.selection.base_measure import draw_rows
+from qaffde.selection.bandwidth import RULES, draw_rows, held_out_kde, scott, silverman
 from qaffde.selection.summary import Moments, units
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count

@@ -35,7 +35,8 @@ from qaffde.parameters import (
 )
 from qaffde.schema import Schema
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Summary, select
-from qaffde.selection.summary import ChunkSource, MemorySource, Source
+from qaffde.selection.sources import ChunkSource
+from qaffde.selection.summary import MemorySource, Source
 from qaffde.streams import LARGE, Chunks, as_chunks
 from qaffde.streams.names import framed
 from qaffde.training import TrainingConfig

@@ -21,7 +21,8 @@ from qaffde.frames import as_frame
 from qaffde.parameters import Seed, check_positive, generator_from
 from qaffde.schema import Schema
 from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
-from qaffde.selection.summary import Source, as_source
+from qaffde.selection.sources import as_source
+from qaffde.selection.summary import Source
 from qaffde.streams import Chunks, as_chunks
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run

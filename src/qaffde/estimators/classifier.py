@@ -28,8 +28,8 @@ from qaffde.nn.encoded import ImageCoder
 from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, summarize_classes
 from qaffde.selection.classes import of_codes
-from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER, check_plan
-from qaffde.selection.solver import train_classes
+from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER
+from qaffde.selection.solver import check_plan, class_sums, train_classes
 from qaffde.training import History, TrainingConfig
 from qaffde.training.classes import ClassSums, LabeledRows
 from qaffde.training.run import Run
@@ -162,7 +162,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         prior = self._prior(rows.class_weight)
         plan = self._plan(rows, coder, spec, seed, run)
         if not self.is_trained:
-            sums = plan.class_sums(rows)
+            sums = class_sums(plan, rows)
             return self.restore(plan, prior, sums, plan.read(sums))
         density, history = train_classes(plan, rows, config, training_seed, run, coder)
         if (file := run.file("search")) is not None:
@@ -198,7 +198,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         rows = self._rows(X, y, sample_weight, self.classes_, reset=first)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         plan = self._plan(rows, None, spec, self._seeds()[0], run) if first else self.plan_
-        sums = plan.class_sums(rows)
+        sums = class_sums(plan, rows)
         total = sums if first or self.sums_ is None else self.sums_ + sums
         return self.restore(plan, self._prior(total.weight), total)
 

@@ -13,7 +13,7 @@ from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
 from qaffde.parameters import check_inside, check_share, generator_from
 from qaffde.selection import ModelSpec, Plan, Source
-from qaffde.selection.plan import check_plan
+from qaffde.selection.solver import check_plan
 from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 

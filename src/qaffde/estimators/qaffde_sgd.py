@@ -26,8 +26,8 @@ from qaffde.nn import (
 )
 from qaffde.parameters import check_inside, generator_from
 from qaffde.selection import ModelSpec, Plan, Source
-from qaffde.selection.plan import check_plan
-from qaffde.selection.solver import maximized_state, relative_weight
+from qaffde.selection.likelihood import maximized_state, relative_weight
+from qaffde.selection.solver import check_plan
 from qaffde.selection.summary import MemorySource
 from qaffde.training import History, TrainingConfig, hold_out
 from qaffde.training.closed_form import effective_count
