@@ -170,6 +170,7 @@ RECIPES |= {
         covariances="K d d, definite, empty",
         factors=items((nn.Factor, "K"), tuple),
         laws=items(CodeLaw, tuple),
+        shrinkage=number(0),
     ),
     "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
     "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),

@@ -9,7 +9,7 @@ iterations over all rows, extrapolated, follow.
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,12 +44,41 @@ JUDGED_ROWS = 10_000
 
 
 @dataclass(frozen=True)
+class Prior:
+    """What the covariances of components tend to where rows are few.
+
+    A variance of `ridge` is added to every column, and the mean covariance of all components is
+    worth `shrinkage` rows in each one, as in regularized discriminant analysis.
+    """
+
+    ridge: float
+    shrinkage: float = 0.0
+
+    def components(
+        self, size: Tensor, mean: Tensor, scatter: Tensor, last: GaussianMeasure, unit: float = 1.0
+    ) -> GaussianMeasure:
+        """Components of these sizes, means and scatters, with rows of weight `unit`.
+
+        Those that collapse by rounding stay as they were.
+        """
+        pooled, weight = scatter.sum(0) / size.sum(), self.shrinkage * unit
+        covariance = (scatter + weight * pooled) / (size + weight)[:, None, None]
+        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(self.ridge)
+        failed = torch.linalg.cholesky_ex(covariance).info > 0
+        if failed.any():
+            covariance = torch.where(failed[:, None, None], last.covariances, covariance)
+            mean = torch.where(failed[:, None], last.means, mean)
+        return GaussianMeasure(size / size.sum(), mean, covariance)
+
+
+@dataclass(frozen=True)
 class BaseSpec:
     """Specification of a base measure: "box", "gaussian", "mixture" or "kernel".
 
     `n_components` are those of a mixture, or of each mixture of an average; `n_mixtures`, from
-    different starts, are averaged. `bounds` of shape (2, d) are ends of the box, NaN where they
-    come from the data; a roomy one leaves room for rows to come, see :func:`fit_box`.
+    different starts, are averaged; `shrinkage` is that of their :class:`Prior`. `bounds` of shape
+    (2, d) are ends of the box, NaN where they come from the data; a roomy one leaves room for
+    rows to come, see :func:`fit_box`.
     """
 
     kind: str
@@ -57,6 +86,7 @@ class BaseSpec:
     bounds: Tensor | None = None
     roomy: bool = False
     n_mixtures: int = 1
+    shrinkage: float = 0.0
 
     @property
     def name(self) -> str:
@@ -90,17 +120,22 @@ class BaseSpec:
         share = weight[: policy.max_mixture_rows] / weight.mean()
         rows = Monomials(Z[: policy.max_mixture_rows], share)
         k, m = self.n_components, self.n_mixtures
-        options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": deadline}
+        options: dict[str, Any] = {"prior": self.prior(policy), "deadline": deadline}
         begin: list[GaussianMeasure | None] = [None] * m
         if isinstance(start, GaussianMeasure) and len(start.weights) == k * m:
             begin, options["max_iter"] = [*members(start, m)], policy.last_iterations
         return average([fit_mixture(rows, k, generator, start=one, **options) for one in begin])
 
+    def prior(self, policy: SelectionPolicy) -> Prior:
+        """The prior of its covariances."""
+        return Prior(policy.mixture_ridge, self.shrinkage)
+
     def __str__(self) -> str:
         if self.name != "mixture":
             return self.name
         several = f"{self.n_mixtures} × " if self.n_mixtures > 1 else ""
-        return f"mixture of {several}{self.n_components}"
+        shrunk = f", shrinkage {self.shrinkage:.3g}" if self.shrinkage else ""
+        return f"mixture of {several}{self.n_components}{shrunk}"
 
 
 def fit_box(
@@ -235,22 +270,22 @@ def fit_mixture(
     n_components: int,
     generator: Generator,
     *,
-    ridge: float,
+    prior: Prior,
     start: GaussianMeasure | None = None,
     max_iter: int = MAX_ITER,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
     """Mixture of Gaussians of standardized rows by expectation–maximization.
 
-    A variance of `ridge` is added to every column of a component. It begins at `start`, by default
-    with :func:`start_mixture`, and ends after the deadline on the clock of :func:`time.monotonic`.
+    It begins at `start`, by default with :func:`start_mixture`, and ends after the deadline on the
+    clock of :func:`time.monotonic`.
     """
     state = start
     if state is None or len(state.weights) != n_components:
-        state = start_mixture(rows, n_components, generator, ridge=ridge, deadline=deadline)
+        state = start_mixture(rows, n_components, generator, prior=prior, deadline=deadline)
     if n_components == 1:
-        return _improved(rows, state, ridge)[1]
-    step = partial(_improved, rows, ridge=ridge)
+        return _improved(rows, state, prior)[1]
+    step = partial(_improved, rows, prior=prior)
     return iterated(step, state, max_iter, deadline, extrapolated)
 
 
@@ -293,7 +328,7 @@ def start_mixture(
     n_components: int,
     generator: Generator,
     *,
-    ridge: float,
+    prior: Prior,
     smaller: GaussianMeasure | None = None,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
@@ -303,20 +338,20 @@ def start_mixture(
     two, the start that is more likely after one pass goes on.
     """
     if n_components == 1:
-        return _improved(rows, _clusters(rows, 1, generator), ridge)[1]
+        return _improved(rows, _clusters(rows, 1, generator), prior)[1]
     order = torch.randperm(len(rows.Z), generator=generator)
     coarse = coarse_dtype(rows.Z)
     single = Monomials(rows.Z[order], rows.weight[order], coarse)
     starts = [_clusters(rows, n_components, generator)]
     if smaller is not None and 2 * len(smaller.weights) == n_components:
         starts.append(_halved(smaller))
-    ridge = max(ridge, SINGLE_RIDGE)
-    states = [_passed(single, start, ridge) for start in starts]
+    prior = replace(prior, ridge=max(prior.ridge, SINGLE_RIDGE))
+    states = [_passed(single, start, prior) for start in starts]
     state = max(states, key=lambda state: single.expectation(state, slice(JUDGED_ROWS))[0])
     for _ in range(PASSES - 1):
         if time.monotonic() >= deadline:
             break
-        state = _passed(single, state, ridge)
+        state = _passed(single, state, prior)
     return state
 
 
@@ -337,7 +372,7 @@ def members(mixture: GaussianMeasure, n: int) -> list[GaussianMeasure]:
     return [GaussianMeasure(*each) for each in zip(*(p.chunk(n) for p in parts), strict=True)]
 
 
-def _passed(rows: Monomials, state: GaussianMeasure, ridge: float) -> GaussianMeasure:
+def _passed(rows: Monomials, state: GaussianMeasure, prior: Prior) -> GaussianMeasure:
     """Mixture after one pass over mini-batches of rows in random order.
 
     The t-th batch has the share (t + 2)^(−1/2) of the sums.
@@ -345,42 +380,30 @@ def _passed(rows: Monomials, state: GaussianMeasure, ridge: float) -> GaussianMe
     n, d = rows.Z.shape
     n_batches = min(MAX_BATCHES, n // (BATCH_ROWS * len(state.weights) * (d + 2)))
     if n_batches < 2:
-        return _improved(rows, state, ridge)[1]
+        return _improved(rows, state, prior)[1]
     sums, size = rows.sums_of_mixture(state), -(-n // n_batches)
     for t in range(n_batches):
         batch = slice(t * size, (t + 1) * size)
         sums = sums.lerp(rows.expectation(state, batch)[1], (t + 2) ** -0.5)
-        state = _maximized(rows, sums, state, ridge)
+        state = _maximized(rows, sums, state, prior)
     return state
 
 
 def _improved(
-    rows: Monomials, state: GaussianMeasure, ridge: float
+    rows: Monomials, state: GaussianMeasure, prior: Prior
 ) -> tuple[float, GaussianMeasure]:
     """Mean log-density of a mixture, and the mixture after one iteration."""
     value, sums = rows.expectation(state)
-    return value, _maximized(rows, sums, state, ridge)
+    return value, _maximized(rows, sums, state, prior)
 
 
 def _maximized(
-    rows: Monomials, sums: Tensor, state: GaussianMeasure, ridge: float
+    rows: Monomials, sums: Tensor, state: GaussianMeasure, prior: Prior
 ) -> GaussianMeasure:
     """Mixture that is most likely given the sums over the rows of each component."""
     count, mean, scatter = rows.moments(sums)
     count = count.clamp(min=1e-9 * float(rows.weight.sum()))
-    return components(count, mean, scatter / count[:, None, None], ridge, state)
-
-
-def components(
-    size: Tensor, mean: Tensor, covariance: Tensor, ridge: float | Tensor, last: GaussianMeasure
-) -> GaussianMeasure:
-    """Gaussians of these sizes and moments; those that collapse by rounding stay as they were."""
-    covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(ridge)
-    failed = torch.linalg.cholesky_ex(covariance).info > 0
-    if failed.any():
-        covariance = torch.where(failed[:, None, None], last.covariances, covariance)
-        mean = torch.where(failed[:, None], last.means, mean)
-    return GaussianMeasure(size / size.sum(), mean, covariance)
+    return prior.components(count, mean, scatter, state)
 
 
 def extrapolated(*states: GaussianMeasure) -> GaussianMeasure:

@@ -60,6 +60,12 @@ class SelectionPolicy:
         Sizes in a row that are worse than a smaller one before no larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
+    mixture_shrinkage, shrinkage_step : float, default=1.0, 4.0
+        Rows for each column that the mean covariance is worth in every component, at first, and
+        the factor by which this moves. Set on Stamps, vertebral, yeast, Cardiotocography, landsat,
+        ALOI and breast_cancer, of which no row is reported.
+    component_rows : int, default=4
+        No mixture has more components than rows over this.
     max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 20, 4
         Rows that expectation–maximization sees; its iterations for the size that is chosen; those
         by which sizes are compared, and those that follow with all rows.
@@ -149,6 +155,9 @@ class SelectionPolicy:
     max_mixtures: int = 4
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
+    mixture_shrinkage: float = 1.0
+    shrinkage_step: float = 4.0
+    component_rows: int = 4
     max_mixture_rows: int = 100_000
     mixture_iterations: int = 20
     last_iterations: int = 4

@@ -44,6 +44,11 @@ class Split:
         train[fold] = False
         return cls(*(part[train] for part in rows), *(part[fold] for part in rows))
 
+    def train_monomials(self) -> Monomials:
+        """Rows to fit on, of mean weight one, for expectation–maximization."""
+        share = self.train_weight / self.train_weight.mean()
+        return Monomials(self.train, share, coarse_dtype(self.train))
+
     @property
     def ends(self) -> Tensor:
         """Least and largest values (2, d) of the rows to fit on."""
@@ -111,6 +116,8 @@ class Choice:
         return f"{self.base}, bandwidth {h}{ridge}{size}"
 
 
+Mixtures = list[GaussianMeasure]
+"""One for each split of the rows."""
 LEAST_SCORE = -1e3
 """Log-density of a held-out row that is impossible: by how much does not matter."""
 Labeled = tuple[Tensor, Tensor, Tensor]
@@ -149,25 +156,57 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
 
 
-def best_size(
-    sizes: Sequence[int],
-    scores: Callable[[int], Tensor],
-    weight: Tensor,
-    patience: int,
-    is_late: Callable[[], bool],
-) -> int:
-    """Size with the best held-out scores.
+Shape = tuple[int, float]
+"""Number of components of a mixture, and shrinkage of their covariances."""
 
-    Sizes grow until one is worse by a standard error, or as many in a row as the patience.
+
+def best_shape(
+    sizes: Sequence[int],
+    shrinkage: float,
+    scores: Callable[[Shape, Shape | None], Tensor],
+    weight: Tensor,
+    policy: SelectionPolicy,
+    is_late: Callable[[], bool],
+) -> Shape:
+    """Shape of a mixture with the best held-out scores.
+
+    Sizes grow until one is worse by a standard error, or as many in a row as the patience. Then
+    the shrinkage of the best moves, and larger sizes are tried with that. ``scores(shape, near)``
+    are those of a new mixture, or of one that begins at that of the shape `near`.
     """
-    found: dict[int, Tensor] = {}
-    for k in sizes:
-        found[k] = scores(k)
-        best = max(found, key=lambda size: weighted_mean(found[size], weight))
-        worse = [*found].index(k) - [*found].index(best)
-        if is_late() or worse >= patience or not indistinct(found[k], found[best], weight):
+    found: dict[Shape, Tensor] = {}
+
+    def best() -> Shape:
+        return max(found, key=lambda shape: weighted_mean(found[shape], weight))
+
+    def grow(sizes: Sequence[int], shrinkage: float) -> None:
+        worse = 0
+        for k in sizes:
+            shape = k, shrinkage if k > 1 else 0.0
+            found[shape] = scores(shape, None)
+            worse = 0 if best() == shape else worse + 1
+            tied = indistinct(found[shape], found[best()], weight)
+            if is_late() or worse >= policy.mixture_patience or not tied:
+                break
+
+    grow(sizes, shrinkage)
+    while best()[0] > 1 and not is_late():
+        k, before = best()
+        for factor in (policy.shrinkage_step, 1 / policy.shrinkage_step):
+            for _ in range(policy.max_steps):
+                near = best()
+                shape = k, near[1] * factor
+                if shape in found or is_late():
+                    break
+                found[shape] = scores(shape, near)
+                if best() != shape:
+                    break
+        if best()[1] == before:
             break
-    return best
+        grow([size for size in sizes if size > k], best()[1])
+        if best()[0] == k:
+            break
+    return best()
 
 
 Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
@@ -251,74 +290,95 @@ class Search:
     def mixture(self) -> BaseSpec:
         """Gaussian mixture of the best held-out likelihood, or a smaller one like it.
 
-        Each size has a few iterations; only the one chosen has more of them. In few columns, where
-        features follow, that is the smallest within a standard error. In many only one Gaussian
-        takes precedence, and fits from several starts are averaged for as long as that helps.
+        Each shape has a few iterations; only the one chosen has more of them. In few columns,
+        where features follow, that is the smallest within a standard error. In many only one
+        Gaussian takes precedence, and fits from several starts are averaged for as long as that
+        helps.
         """
-        policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
-        share = split.train_weight / split.train_weight.mean()
-        rows = Monomials(split.train, share, coarse_dtype(split.train))
-        (n, d), weight, valid = split.train.shape, split.valid_weight, Monomials(split.valid)
+        policy, generator, splits = self.policy, self.generator(), self.splits[self.most]
+        (n, d), weight = splits[0].train.shape, self.held_out_weight(self.most)
+        rows = [split.train_monomials() for split in splits]
+        valid = [Monomials(split.valid) for split in splits]
         scores: dict[BaseSpec, Tensor] = {}
-        options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": self.deadline}
 
-        def iterated(start: GaussianMeasure, most: int) -> GaussianMeasure:
-            k = len(start.weights)
-            return fit_mixture(rows, k, generator, start=start, max_iter=most, **options)
+        def iterated(spec: BaseSpec, starts: list[GaussianMeasure], most: int) -> Mixtures:
+            prior, k = spec.prior(policy), spec.n_components
+            options: dict[str, Any] = {"max_iter": most, "deadline": self.deadline}
+            return [
+                fit_mixture(each, k, generator, prior=prior, start=start, **options)
+                for each, start in zip(rows, starts, strict=True)
+            ]
 
-        def judged(spec: BaseSpec, mixture: GaussianMeasure) -> float:
-            self.fits[spec, 0] = mixture
-            scores[spec] = valid.log_density(mixture).clamp(min=LEAST_SCORE)
+        def started(spec: BaseSpec) -> Mixtures:
+            k, options = spec.n_components, {"deadline": self.deadline}
+            half = [s for s in scores if 2 * s.n_components == k]
+            smaller = self.mixtures(half[-1], len(rows)) if half else [None] * len(rows)
+            return [
+                start_mixture(each, k, generator, prior=spec.prior(policy), smaller=of, **options)
+                for each, of in zip(rows, smaller, strict=True)
+            ]
+
+        def judged(spec: BaseSpec, fits: Sequence[Mixtures]) -> float:
+            mixtures = [average(each) for each in zip(*fits, strict=True)]
+            self.fits |= {(spec, number): mixture for number, mixture in enumerate(mixtures)}
+            log_p = [of.log_density(mixture) for of, mixture in zip(valid, mixtures, strict=True)]
+            scores[spec] = torch.cat(log_p).clamp(min=LEAST_SCORE)
             return weighted_mean(scores[spec], weight)
 
         def simplest(specs: list[BaseSpec]) -> BaseSpec:
             alike = (spec for spec in specs if indistinct(scores[spec], scores[best], weight))
             return next(alike, best)
 
-        far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
-        sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
-        start: GaussianMeasure | None = None
-
-        def tried(k: int) -> Tensor:
-            nonlocal start
-            start = start_mixture(rows, k, generator, smaller=start, **options)
-            start, spec = iterated(start, policy.last_iterations), BaseSpec("mixture", k)
-            judged(spec, start)
+        def tried(shape: Shape, near: Shape | None) -> Tensor:
+            spec = BaseSpec("mixture", shape[0], shrinkage=shape[1])
+            other = None if near is None else replace(spec, shrinkage=near[1])
+            starts = started(spec) if other is None else self.mixtures(other, len(rows))
+            judged(spec, [iterated(spec, starts, policy.last_iterations)])
             return scores[spec]
 
         late = partial(self.is_late, self.most)
-        sizes = sizes or [1 + far]
-        best = BaseSpec("mixture", best_size(sizes, tried, weight, policy.mixture_patience, late))
+        far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
+        sizes = [k for k in policy.mixture_sizes if k > far and n >= policy.component_rows * k]
+        first = policy.mixture_shrinkage * d
+        k, shrinkage = best_shape(sizes or [1 + far], first, tried, weight, policy, late)
+        best = BaseSpec("mixture", k, shrinkage=shrinkage)
         one, few = next(iter(scores)), d <= policy.max_box_columns
         best = simplest([*scores]) if few else best
-        k, begin, value = best.n_components, self._gaussians(best), -math.inf
-        fits: list[GaussianMeasure] = []
+        k, begin, value = best.n_components, self.mixtures(best, len(rows)), -math.inf
+        fits: list[Mixtures] = []
         largest = 1 if few or k == 1 else min(policy.max_mixtures, policy.mixture_sizes[-1] // k)
-        while len(fits) < largest and not self.is_late(self.most):
-            fits.append(iterated(begin, policy.mixture_iterations))
+        while len(fits) < largest and not late():
+            fits.append(iterated(best, begin, policy.mixture_iterations))
             several = replace(best, n_mixtures=len(fits))
-            mean = judged(several, average(fits))
+            mean = judged(several, fits)
             if mean <= value:
                 break
             best, value = several, mean
             if len(fits) < largest:
-                begin = start_mixture(rows, k, generator, **options)
+                begin = started(best)
+        fits = fits[: best.n_mixtures]
+        for _ in range(policy.max_steps if len(fits) > 1 else 0):  # averages need less shrinkage
+            less = replace(best, shrinkage=best.shrinkage / policy.shrinkage_step)
+            fits = [iterated(less, starts, policy.last_iterations) for starts in fits]
+            mean = judged(less, fits)
+            if late() or mean <= value:
+                break
+            best, value = less, mean
         return best if few else simplest([one])
 
     def sized(self, bases: list[BaseSpec]) -> list[BaseSpec]:
         """Base measures of which those of open size have the chosen one."""
         return [base if base.n_components else self.mixture for base in bases]
 
-    def _gaussians(self, spec: BaseSpec) -> GaussianMeasure:
-        """A mixture as it was judged."""
-        mixture = self.fits[spec, 0]
-        assert isinstance(mixture, GaussianMeasure)
-        return mixture
+    def mixtures(self, spec: BaseSpec, n: int = 1) -> "Mixtures":
+        """Mixtures as they were judged, of the first n splits."""
+        found = [self.fits[spec, number] for number in range(n)]
+        return [mixture for mixture in found if isinstance(mixture, GaussianMeasure)]
 
     @property
     def within(self) -> Tensor:
         """Standard deviation of each column within a component of the mixture, of shape (d,)."""
-        mixture = self._gaussians(self.mixture)
+        [mixture] = self.mixtures(self.mixture)
         variance = mixture.weights @ mixture.covariances.diagonal(dim1=1, dim2=2)
         return variance.sqrt().clamp(min=self.policy.min_scale)
 

@@ -30,8 +30,8 @@ from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
 from qaffde.selection.base_measure import (
     CLUSTER_ROWS,
+    Prior,
     cluster,
-    components,
     draw_seed,
     iterated,
 )
@@ -140,7 +140,8 @@ class TableRows:
 class TableMixture:
     """K components of a table: Gaussians of the lines, and laws of the other parts.
 
-    Means and covariances have the shapes (K, c), (K, c, c); `laws` are those of codes.
+    Means and covariances have the shapes (K, c), (K, c, c); `laws` are those of codes, and
+    `shrinkage` is that of the :class:`Prior` of covariances.
     """
 
     parts: tuple[Part, ...]
@@ -149,6 +150,7 @@ class TableMixture:
     covariances: Tensor
     factors: tuple[Factor, ...]
     laws: tuple[CodeLaw, ...]
+    shrinkage: float = 0.0
 
     @property
     def n_statistics(self) -> int:
@@ -252,12 +254,14 @@ class TableMixture:
         K, c = self.means.shape
         count, first, second = statistics[:, : 1 + c + c * c].split([1, c, c * c], 1)
         count = count.clamp(min=0.0)  # rounding, after rows were forgotten
-        size = count + unit
+        size = (count + unit)[:, 0]
         mean = first / count.clamp(min=1e-9 * unit)
         scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
-        covariance = (scatter + scatter.mT) / 2 / size[:, :, None]
-        ridges = ridge + SCATTER * unit / size
-        lines = components(size[:, 0], mean, covariance, ridges, self.gaussians())
+        scatter = (scatter + scatter.mT) / 2
+        scatter.diagonal(dim1=1, dim2=2).add_(SCATTER * unit)
+        lines = Prior(ridge, self.shrinkage).components(
+            size, mean, scatter, self.gaussians(), unit
+        )
         return self.with_lines(lines).with_factors(statistics)
 
     def with_lines(self, lines: GaussianMeasure) -> "TableMixture":
@@ -355,7 +359,7 @@ def fit_table_mixture(
     laws: Sequence[CodeLaw],
     generator: Generator,
     *,
-    ridge: float,
+    prior: Prior,
     max_iter: int,
     start: TableMixture | None = None,
 ) -> TableMixture:
@@ -365,13 +369,13 @@ def fit_table_mixture(
     Gaussians that was worse for held-out rows.
     """
     if start is None or len(start.weights) != n_components:
-        start = _clusters(rows, n_components, laws, generator, ridge)
-
-    return iterated(lambda state: state.improved(rows, ridge), start, max_iter)
+        start = _clusters(rows, n_components, laws, generator, prior)
+    start = replace(start, shrinkage=prior.shrinkage)
+    return iterated(lambda state: state.improved(rows, prior.ridge), start, max_iter)
 
 
 def _clusters(
-    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, ridge: float
+    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, prior: Prior
 ) -> TableMixture:
     """Mixture of the clusters of the first rows; missing lines count as the mean."""
     some = rows.select(slice(max(CLUSTER_ROWS, 20 * k)))
@@ -380,5 +384,7 @@ def _clusters(
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
     weights = torch.ones(k, dtype=torch.float64)
-    flat = TableMixture(rows.parts, weights, torch.zeros(k, c).double(), unit, (), tuple(laws))
-    return flat.maximized(flat.statistics(some, share), rows.unit, ridge)
+    flat = TableMixture(
+        rows.parts, weights, torch.zeros(k, c).double(), unit, (), tuple(laws), prior.shrinkage
+    )
+    return flat.maximized(flat.statistics(some, share), rows.unit, prior.ridge)

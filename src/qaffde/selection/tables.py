@@ -15,10 +15,10 @@ from torch import Tensor
 from qaffde.nn import CodeColumn, TableColumn
 from qaffde.nn.columns import encode_columns
 from qaffde.schema import Schema
-from qaffde.selection.base_measure import constant_feature
+from qaffde.selection.base_measure import BaseSpec, Prior, constant_feature
 from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import Trial, best_size, weighted_mean
+from qaffde.selection.search import Shape, Trial, best_shape, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
@@ -56,7 +56,7 @@ def select_mixture(
         len(best.mixture.weights),
         best.mixture.laws,
         torch.Generator().manual_seed(seed),
-        ridge=policy.mixture_ridge,
+        prior=Prior(policy.mixture_ridge, best.mixture.shrinkage),
         max_iter=policy.table_iterations,
         start=best.mixture,
     )
@@ -66,7 +66,7 @@ def select_mixture(
         location=location,
         scale=scale,
         bandwidth=torch.ones_like(scale),
-        base=f"mixture of {len(mixture.weights)}",
+        base=str(BaseSpec("mixture", len(mixture.weights), shrinkage=mixture.shrinkage)),
         measure=mixture,
         features=constant_feature(max(c, 1)),
         reach=torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand(2, c).clone(),
@@ -128,25 +128,29 @@ def _search(
     train, held_out = hold_out(len(X), policy.valid_share)
     valid = held_out if len(held_out) else train
     fitted, judged = rows.select(train), rows.select(valid)
-    (n, q), generator = fitted.x.shape, torch.Generator().manual_seed(seed)
+    n, generator = len(fitted.x), torch.Generator().manual_seed(seed)
     if len(sizes) > 1:
-        sizes = [k for k in sizes if n >= 10 * k * (q + 2)] or [1]
+        sizes = [k for k in sizes if n >= policy.component_rows * k] or [1]
     deadline = math.inf if run is None else run.deadline(policy.search_share)
     codes = [c for c in units.columns if c.parts[0].kind == "codes"]
     laws = [CodeLaw(isinstance(c, CodeColumn) and c.has_order) for c in codes]
-    ridge, most = policy.mixture_ridge, policy.table_choice_iterations
-    found: dict[int, TableMixture] = {}
+    most = policy.table_choice_iterations
+    found: dict[Shape, TableMixture] = {}
     trials: list[Trial] = []
 
     def scores(mixture: TableMixture) -> Tensor:
         return mixture.log_density(judged) + log_slope[valid]
 
-    def tried(k: int) -> Tensor:
-        options = fitted, min(k, n), laws, generator
-        found[k] = fit_table_mixture(*options, ridge=ridge, max_iter=most)
-        log_p = scores(found[k])
+    def named(shape: Shape) -> str:
+        return f"{name}{BaseSpec('mixture', shape[0], shrinkage=shape[1])}"
+
+    def tried(shape: Shape, near: Shape | None) -> Tensor:
+        prior, start = Prior(policy.mixture_ridge, shape[1]), None if near is None else found[near]
+        options = fitted, min(shape[0], n), laws, generator
+        found[shape] = fit_table_mixture(*options, prior=prior, max_iter=most, start=start)
+        log_p = scores(found[shape])
         value = weighted_mean(log_p, judged.weight)
-        trials.append(Trial(f"{name}mixture of {k}", len(X), value))
+        trials.append(Trial(named(shape), len(X), value))
         if run is not None:
             run.say(f"{trials[-1].name}: held-out log-likelihood {value:.5f}")
         return log_p
@@ -155,8 +159,9 @@ def _search(
         return time.monotonic() >= deadline
 
     sizes = sizes if len(held_out) else [1]
-    best = best_size(sizes, tried, judged.weight, policy.mixture_patience, is_late)
-    mixture, chosen = found[best], f"{name}mixture of {best}"
+    first = policy.mixture_shrinkage * len(units.scale)
+    best = best_shape(sizes, first, tried, judged.weight, policy, is_late)
+    mixture, chosen = found[best], named(best)
     if len(held_out):
         mixture = mixture.smoothed(fitted, judged, policy)
     value = weighted_mean(scores(mixture), judged.weight)
