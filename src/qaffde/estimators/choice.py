@@ -18,7 +18,7 @@ from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.frames import as_frame
-from qaffde.parameters import Seed, check_positive, generator_from
+from qaffde.parameters import Seed, check_positive, generator_from, with_own_settings
 from qaffde.schema import Schema
 from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
 from qaffde.selection.summary import Source, as_source
@@ -83,6 +83,7 @@ class Comparison:
         )
 
 
+@with_own_settings
 def fit(
     X: Any,
     sample_weight: ArrayLike | None = None,
@@ -178,6 +179,8 @@ def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Inde
         return []
     line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
     _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
+    if not copy_of.any():  # copies of one row, which the fit itself refuses
+        return []
     order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
     if n < FOLD_ROWS:
         parts = np.array_split(order, N_FOLDS)

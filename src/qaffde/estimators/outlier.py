@@ -21,6 +21,7 @@ from qaffde.kinds import Category
 from qaffde.nn import TableDensity
 from qaffde.parameters import generator_from
 from qaffde.schema import Schema
+from qaffde.selection.summary import moved_nearer
 
 FOLDS = 5
 TRIMMED = 0.1
@@ -124,10 +125,11 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
 
     def _fit_distinct(self, new: DensityEstimator, X: Array, weight: Array, share: float) -> Array:
         """Fit to different rows, and return their scores out of fold."""
-        whole = new.fit(X, sample_weight=weight)
-        scores = _scores_out_of_fold(whole, X, weight, self.random_state)
+        near = weight * _are_near(X, weight)
+        whole = new.fit(X, sample_weight=near)
+        scores = _scores_out_of_fold(whole, X, near, self.random_state)
         trusted = scores >= weighted_quantile(scores, weight, max(share, TRIMMED))
-        self.estimator_ = _fit_core(whole, X, weight, trusted)
+        self.estimator_ = _fit_core(whole, X, near, trusted)
         scores = _scores_out_of_fold(self.estimator_, X, weight * trusted, self.random_state)
         judged = scores if self.contamination == "auto" else self.estimator_.score_samples(X)
         self.offset_ = float(weighted_quantile(judged, weight, share))
@@ -189,6 +191,16 @@ def _scores_out_of_fold(
         held_out[fold] = True
         scores[fold] = _without(model, X, weight, held_out).score_samples(X[fold])
     return scores
+
+
+def _are_near(X: Array, weight: Array) -> NDArray[np.bool_]:
+    """Rows without values far from all others.
+
+    A base measure has a component for these, which vouches for them in every fold.
+    """
+    weights = torch.from_numpy(weight)
+    near = torch.stack([moved_nearer(x, weights) for x in torch.from_numpy(X).T], 1).numpy()
+    return ((near == X) | np.isnan(X)).all(axis=1)
 
 
 def _fit_core(

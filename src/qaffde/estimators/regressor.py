@@ -20,9 +20,10 @@ from qaffde.estimators.base import all_or_nothing, check_configs
 from qaffde.estimators.persistence import FileMixin
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
-from qaffde.nn.conditional import BornConditional, BornHead, Target
+from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
 from qaffde.parameters import Seed, check_count, check_share, check_sum, generator_from
 from qaffde.schema import Schema
+from qaffde.selection.summary import FAR, MIN_DIGITS, moved_nearer
 from qaffde.training import TrainingConfig
 from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
@@ -135,14 +136,14 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         """
         self._check()
         rows, outputs, weight = self._rows(X, y, sample_weight)
-        self.inputs_ = Inputs.of(rows, self.schema_)
+        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         run = Run(
             self.time_limit, getattr(self.training, "checkpoint", None), verbose=self.verbose
         )
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):
-            target = Target.of(kind, outputs[:, t])
+            target, y = _near_target(kind, outputs[:, t], weight)
             head = BornHead(self.n_components, self.n_functions, self.rank, target)
             size = self.n_hidden, self.n_layers
             network = make_network(
@@ -151,11 +152,11 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
             module = ConditionalDensity(network, head)
             rest = outputs.shape[1] - t
             history = fit_conditional(
-                module, x, outputs[:, t], weight, self.training, generator, run, 1 / rest
+                module, x, y, weight, self.training, generator, run, 1 / rest
             )
             self.densities_.append(module.double().requires_grad_(False).eval())
             self.history_.append(history)
-            x = torch.cat([x, seen(target, outputs[:, t])], 1)
+            x = torch.cat([x, seen(target, y)], 1)
         return self
 
     def predict(self, X: ArrayLike, *, return_std: bool = False) -> Any:
@@ -353,6 +354,9 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 class Inputs:
     """Columns as the inputs of a network, of mean zero and variance one.
 
+    A few rows far from all others do not set the units. No input is beyond ±20: a network would
+    see nothing else.
+
     Parameters
     ----------
     kinds : tuple of Kind
@@ -367,11 +371,18 @@ class Inputs:
     gaps: tuple[bool, ...]
 
     @classmethod
-    def of(cls, rows: Tensor, schema: Schema | None) -> "Inputs":
-        """Inputs of rows (n, d)."""
+    def of(cls, rows: Tensor, weight: Tensor, schema: Schema | None) -> "Inputs":
+        """Inputs of rows (n, d) with weights (n,)."""
         kinds = (Real(),) * rows.shape[1] if schema is None else schema.kinds
-        location = rows.nanmean(0).nan_to_num(0.0)
-        scale = (rows - location).square().nanmean(0).sqrt().nan_to_num(0.0)
+        near = torch.stack([moved_nearer(x, weight) for x in rows.T], 1)
+        units = [mean_and_deviation(x[~x.isnan()]) for x in near.T]
+        location, scale = torch.tensor(units, dtype=torch.float64).T
+        overflows = ~(location + scale).isfinite()
+        if overflows.any():
+            raise ValueError(
+                f"column {int(overflows.nonzero()[0])} of X is so large that its variance "
+                "overflows; divide it first"
+            )
         scale = torch.where(scale > 1e-12 * location.abs(), scale, 1.0)
         return cls(kinds, location, scale, tuple(rows.isnan().any(0).tolist()))
 
@@ -389,7 +400,8 @@ class Inputs:
                 angle = 2 * math.pi * (x.nan_to_num(0.0) - kind.start) / kind.period
                 found.append(torch.stack([angle.sin(), angle.cos()], 1) * known[:, None])
             else:
-                found.append(((x - location) / scale).nan_to_num(0.0)[:, None])
+                z = ((x - location) / scale).clamp(-FAR, FAR)
+                found.append(z.nan_to_num(0.0)[:, None])
             if gap:
                 found.append((~known).to(x)[:, None])
         return torch.cat(found, 1)
@@ -403,9 +415,30 @@ def _outputs(y: Any) -> Tensor:
     return torch.tensor(given).reshape(len(given), -1)
 
 
+def _near_target(kind: Kind, y: Tensor, weight: Tensor) -> tuple[Target, Tensor]:
+    """Target of an output (n,), and the output, values that few rows have far off moved nearer."""
+    if isinstance(kind, Periodic):
+        return Target.of(kind, y), y
+    plain = Target(kind)
+    z = plain.encode(y)[0]
+    near = moved_nearer(z, weight)
+    moved = plain.decode(near)
+    moved = moved.round() if isinstance(kind, Integer) else moved
+    y = torch.where(near == z, y, moved)
+    target = Target.of(kind, y)
+    if not math.isfinite(target.location + target.scale):
+        raise ValueError("y is so large that its variance overflows; divide it first")
+    if abs(target.location) * torch.finfo(torch.float64).eps > MIN_DIGITS * target.scale:
+        raise ValueError(
+            f"y lies around {target.location:.3g} and differs by {target.scale:.3g} only: float64 "
+            "keeps too few digits; subtract a constant"
+        )
+    return target, y
+
+
 def seen(target: Target, y: Tensor) -> Tensor:
     """An earlier output as inputs (n, ·) of a later one."""
     z = target.encode(y)[0]
     if not isinstance(target.kind, Periodic):
-        return z[:, None]
+        return z[:, None].clamp(-FAR, FAR)
     return torch.stack([(2 * math.pi * z).sin(), (2 * math.pi * z).cos()], 1)

@@ -59,8 +59,8 @@ class Target:
         if isinstance(kind, Periodic):
             return cls(kind, kind.start, kind.period)
         z = cls(kind).encode(y.double())[0]
-        deviation = float(z.std(correction=0))
-        return cls(kind, float(z.mean()), deviation if deviation > 0 else 1.0)
+        location, scale = mean_and_deviation(z)
+        return cls(kind, location, scale if scale > 0 else 1.0)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -295,7 +295,7 @@ class BornConditional(Distribution):
         if isinstance(self.target.kind, Integer):
             log_mass = self._log_masses(*self._edges(value - 0.5, value + 0.5))
             return torch.where((value == value.round())[..., None], log_mass, -torch.inf)
-        z, log_slope = self.target.encode(value)
+        z, log_slope = (part.to(self.center) for part in self.target.encode(value))
         return self._log_densities(z[..., None]) + log_slope[..., None]
 
     def log_probability(self, lower: Tensor, upper: Tensor) -> Tensor:
@@ -441,7 +441,7 @@ class BornConditional(Distribution):
 
     def _edges(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """Ends of intervals of y as numbers z."""
-        return self.target.edge(lower), self.target.edge(upper)
+        return self.target.edge(lower).to(self.center), self.target.edge(upper).to(self.center)
 
     def _log_masses(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Log-probabilities (..., M) between numbers z, which keep their digits in the tails.
@@ -455,6 +455,16 @@ class BornConditional(Distribution):
         coefficients = torch.einsum("...kl,klm->...m", state, self.head.products.to(state))
         means = (coefficients * self.head.wave_means(middle, log_width.exp())).sum(-1)
         return log_width + means.clamp(min=0).log()
+
+
+def mean_and_deviation(x: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of values (n,), whose squares may overflow or underflow."""
+    if not len(x):
+        return 0.0, 0.0
+    mean = x.mean()
+    size = (x - mean).abs().max()
+    relative = torch.where(size > 0, (x - mean) / size, 0.0)
+    return float(mean), float(size * relative.square().mean().sqrt())
 
 
 def _log_mean(log_p: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ class MemberLinear(nn.Module):
     @classmethod
     def draw(cls, n_members: int, n_in: int, n_out: int, gain: float = 1.0) -> "MemberLinear":
         """Layers with random weights."""
-        weight = torch.randn(n_members, n_in, n_out) * gain / math.sqrt(n_in)
-        return cls(weight, torch.zeros(n_members, 1, n_out))
+        weight = torch.randn(n_members, n_in, n_out, dtype=torch.float32) * gain / math.sqrt(n_in)
+        return cls(weight, weight.new_zeros(n_members, 1, n_out))
 
     def forward(self, x: Tensor) -> Tensor:
         """Outputs of all members."""
@@ -154,7 +154,7 @@ def fit_conditional(
     """
     n, n_members = len(x), module(x[:1].float()).factor.shape[-3]
     config = _for_rows(n) if training is None else training
-    held = torch.zeros(n, n_members)
+    held = torch.zeros(n, n_members, dtype=torch.float32)
     if n_members == 1:
         held[hold_out(n, config.validation_fraction, generator)[1]] = 1.0
     else:
@@ -162,7 +162,7 @@ def fit_conditional(
         held[torch.arange(n), fold] = 1.0
     relative = (weight / weight.mean()).float()[:, None]
     parts = [relative * own / own.mean(0).clamp(min=1 / n) for own in (1 - held, held)]
-    rows, valid = ((x.float(), y.float(), own) for own in parts)
+    rows, valid = ((x.float(), y.double(), own) for own in parts)  # y may be far from zero
     left = None if run.left is None else share * run.left
     loop = config.loop(min(MAX_BATCH, max(MIN_BATCH, n // BATCHES)), left)
     return train(
