@@ -97,6 +97,15 @@ def test_a_regressor_keeps_the_digits_of_y(shift):
     assert moved == pytest.approx(plain, abs=0.1)
 
 
+def test_a_distribution_of_y_far_away_is_zero_or_one():
+    """Beyond what the normal law holds, masses of both sides of a component vanish."""
+    X = normal(50, 1)
+    density = QAFFDERegressor(n_members=2, training=TrainingConfig(max_steps=3), random_state=0)
+    found = density.fit(X, X[:, 0]).predict_distribution(X[:1])
+    assert found.cdf(torch.tensor([-1e200], dtype=torch.float64)) == 0
+    assert found.cdf(torch.tensor([1e200], dtype=torch.float64)) == pytest.approx(1)
+
+
 @pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e300])
 def test_a_regressor_takes_any_unit(unit):
     """Squares of its columns and of y may be more or less than float64 holds."""
@@ -104,6 +113,12 @@ def test_a_regressor_takes_any_unit(unit):
     y = X[:, 0]
     model = QAFFDERegressor(n_members=2, training=small, random_state=0)
     plain = model.fit(X, y).predict_interval(X)
+    assert model.score(X, y) == pytest.approx(
+        model.fit(unit * X, unit * y).score(unit * X, unit * y), abs=0.01
+    )
+    mean, deviation = model.predict(unit * X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (np.isfinite(deviation) & (deviation > 0)).all()
     np.testing.assert_allclose(
         model.fit(unit * X, unit * y).predict_interval(unit * X), unit * plain, rtol=1e-2
     )

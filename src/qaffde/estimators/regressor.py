@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -174,8 +175,16 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         """
         if not return_std:
             return self._each(X, lambda density: density.mean)
-        both = self._each(X, lambda d: torch.stack([d.mean, d.variance.sqrt()], -1))
+        both = self._each(X, lambda d: torch.stack([d.mean, d.stddev], -1))
         return both[..., 0], both[..., 1]
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the means, in a unit in which squares of y neither overflow nor underflow."""
+        outputs = _outputs(y).numpy()
+        unit = np.abs(outputs).max(0)
+        unit[unit == 0] = 1.0
+        found = self.predict(X).reshape(outputs.shape)
+        return float(r2_score(outputs / unit, found / unit, sample_weight=sample_weight))
 
     def predict_quantile(self, X: ArrayLike, q: ArrayLike) -> Array:
         """Quantiles of y: of shape (n,) for one level q, (n, k) for k levels.

@@ -303,7 +303,7 @@ class BornConditional(Distribution):
         lower, upper = lower.double(), upper.double()
         if isinstance(self.target.kind, Integer):
             lower, upper = lower.ceil() - 0.5, upper.floor() + 0.5
-        return _log_mean(self.double()._log_masses(*self._edges(lower, upper)))
+        return _log_mean(self.double()._log_masses(*self._edges(lower, upper))).clamp(max=0)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Distribution function; of a periodic y from the start of the circle."""
@@ -347,10 +347,18 @@ class BornConditional(Distribution):
     @property
     def variance(self) -> Tensor:
         """Variance, by quadrature."""
+        return self.stddev.square()
+
+    @property
+    def stddev(self) -> Tensor:
+        """Standard deviation, whose square may be more or less than float64 holds."""
         if isinstance(self.target.kind, Periodic):
             raise ValueError("a periodic y has no variance; ask for quantiles or draws")
-        mean = self.mean
-        return self.expectation(lambda y: (y - mean[..., None, None]).square())
+        z, mass = self._nodes()
+        away = self.target.decode(z) - self.mean[..., None, None]
+        size = away.abs().amax((-1, -2), keepdim=True).clamp(min=torch.finfo(away.dtype).tiny)
+        square = ((away / size).square() * mass).sum(-1) / mass.sum(-1)
+        return size[..., 0, 0] * square.mean(-1).sqrt()
 
     def entropy(self) -> Tensor:
         """Differential entropy, by quadrature; of integers that of their probabilities."""
@@ -477,5 +485,6 @@ def _log_normal_mass(low: Tensor, high: Tensor) -> Tensor:
     swap = low + high > 0
     low, high = torch.where(swap, -high, low), torch.where(swap, -low, high)
     log_high = torch.special.log_ndtr(high)
-    ratio = (torch.special.log_ndtr(low) - log_high).clamp(max=0)
+    least = torch.finfo(log_high.dtype).min  # far away both are −∞
+    ratio = (torch.special.log_ndtr(low) - log_high.clamp(min=least)).clamp(max=0)
     return log_high + torch.log1p(-ratio.exp())
