@@ -22,10 +22,10 @@ from benchmarks.out_of_core import disk_bytes, parquet, resident
 from experiments.rows import Row, provenance
 from qaffde import QAFFDE, Real
 from qaffde import functional as QF
-from qaffde.distributed.partitions import FAN_IN, on_part, summarize_part, total, tree
+from qaffde.distributed.partitions import FAN_IN, on_part, total, tree
 from qaffde.parameters import DOUBLE
 from qaffde.selection import ModelSpec
-from qaffde.selection.summary import SAMPLE_ROWS, accept
+from qaffde.selection.summary import SAMPLE_ROWS, summarize_part
 from qaffde.streams import chunks
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}
@@ -90,7 +90,7 @@ def work(W: torch.Tensor, d: int) -> Row:
 
 def look(d: int) -> Row:
     """The first pass of an untuned fit."""
-    task = partial(summarize_part, check=accept, seed=0, max_rows=SAMPLE_ROWS)
+    task = partial(summarize_part, seed=0, max_rows=SAMPLE_ROWS)
     cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, None), d)
     return {"what": "look", "d": d, **cost}
 

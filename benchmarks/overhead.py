@@ -27,7 +27,10 @@ from experiments.rows import Row, provenance
 from qaffde import QAFFDE, SelectionPolicy
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
 from qaffde.training.closed_form import density_matrix, read_density, row_batches
-from qaffde.training.likelihood import SOLVERS, maximize_state, whiten
+from qaffde.training.likelihood import SOLVERS, whiten
+from qaffde.training.loop import train
+from qaffde.training.losses import state_likelihood
+from qaffde.training.run import Run
 
 FIT_BOUND, SCORE_BOUND, EPOCH_BOUND = 1.5, 1.5, 1.3
 CALLS, CALL_BOUND = 100, 200e-6
@@ -141,7 +144,8 @@ def compare_epoch(sizes: Sizes) -> Iterator[Row]:
     settings = {"n": len(X), "d": d, "n_features": space.features.n_features, "rank": rank}
 
     def ours() -> None:
-        maximize_state(deepcopy(state), E, weight, 1, _generator(), solver="adam")
+        config = SOLVERS["adam"].config(1, len(E), Run())
+        train(deepcopy(state), state_likelihood, (E, weight), None, config, _generator())
 
     cases: Cases = {
         "e @ A.T, square, sum, log, gradient, Adam": lambda: _bare_epoch(deepcopy(state), E),

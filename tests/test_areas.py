@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from qaffde import QAFFDE, QAFFDETensorTrain, SelectionPolicy, TensorTrainConfig
-from qaffde.explore import Explorer, make_explorer
+from qaffde.explore import Explorer
 from qaffde.explore.requests import State
 from qaffde.plot import KINDS, DensityDisplay
 from tests import narrow_models
@@ -170,7 +170,7 @@ def table(request):
 
 @pytest.mark.parametrize("shown", [(0,), (0, 1), (2, 0)], ids=str)
 def test_areas_of_tables(shown, table):
-    explorer, density = make_explorer(table), table.marginal(["x", "k", "y"][shown[0]])
+    explorer, density = Explorer(table), table.marginal(["x", "k", "y"][shown[0]])
     picture = explorer.picture(State(shown, {}))
     inside = table.marginal(shown).probability(*np.transpose(picture.ends))
     assert picture.covered == pytest.approx(inside, abs=1e-3 * len(shown))
@@ -189,5 +189,5 @@ def test_tables_of_arrays_have_an_explorer():
     """A train of an array has no schema."""
     X = np.random.default_rng(0).normal(size=(80, 2))
     model = QAFFDETensorTrain(training=TensorTrainConfig(max_steps=5), random_state=0).fit(X)
-    picture = make_explorer(model).picture(State((0, 1), {}))
+    picture = Explorer(model).picture(State((0, 1), {}))
     assert picture.covered > 0.9

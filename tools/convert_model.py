@@ -156,6 +156,7 @@ class Renamer(Steps):
             "SelectionPolicy": lambda old: {k: old[k] for k in old if k in CONSTANTS},
             "StandardizedDensity": lambda old: {"axes": None, "noise": None, **old},
             "DerivedDensity": lambda old: {"schema": None, **old},
+            "TableMixture": lambda old: {"shrinkage": 0.0, **old},
         }.get(kind, lambda old: old)
         if kind in WITH_PARAMETERS:
             fields = self._estimator(kind, fields)

@@ -28,6 +28,11 @@ class Values:
         """Whether the values are numbers."""
         return bool(self.values.dtype.kind == "f")
 
+    @property
+    def known(self) -> list[Any]:
+        """Those that are not gaps."""
+        return [value for value in self.values.tolist() if not is_gap(value)]
+
 
 def as_frame(X: Any) -> Any:
     """A data frame in memory as narwhals' one; None for anything else."""
@@ -53,10 +58,9 @@ def read_columns(X: Any) -> tuple[list[Values], str | None]:
     own = frame.implementation
     library = "pandas" if own.is_pandas_like() else own.value
     named = all(isinstance(name, str) for name in frame.columns)
-    return [
-        _of_series(series, series.name if named else k, library)
-        for k, series in enumerate(frame.iter_columns())
-    ], library
+    names = frame.columns if named else range(len(frame.columns))
+    pairs = zip(frame.iter_columns(), names, strict=True)
+    return [_of_series(series, name, library) for series, name in pairs], library
 
 
 def _of_array(X: Any) -> list[Values]:
@@ -78,25 +82,20 @@ def _of_series(series: Any, name: str | int, library: str) -> Values:
     kind = series.dtype
     if kind.is_numeric():
         return Values(name, dtype, np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64))
-    if kind in (nw.Date, nw.Datetime):
-        return Values(name, dtype, _days(series))
-    gaps = series.is_null().to_list()
-    given = [None if gap else v for gap, v in zip(gaps, series.to_list(), strict=True)]
+    if kind in (nw.Date, nw.Datetime):  # days since 1970, in UTC where there is a time zone
+        moments = series.cast(nw.Datetime("us")) if kind == nw.Date else series
+        days = np.array(moments.dt.timestamp("us").cast(nw.Float64).to_numpy()) / DAY
+        return Values(name, dtype, days)
+    given = [None if is_gap(value) else value for value in series.to_list()]
     if kind in (nw.Categorical, nw.Enum):
         words = "Enum" if kind == nw.Enum else "Categorical"
         return Values(name, words, _objects(given), _labels(series, given))
-    if kind in (nw.String, nw.Boolean, nw.Object) or all(gaps):
+    if kind in (nw.String, nw.Boolean, nw.Object) or series.is_null().all():
         return Values(name, dtype, tidy(name, given))
     raise ValueError(
         f"column {name!r} has the dtype {dtype}, which is neither numbers, text, bools, dates nor "
         "categories; convert or drop it"
     )
-
-
-def _days(series: Any) -> NDArray[np.float64]:
-    """Days since 1970, in UTC where the dates have a time zone."""
-    moments = series.cast(nw.Datetime("us")) if series.dtype == nw.Date else series
-    return np.array(moments.dt.timestamp("us").cast(nw.Float64).to_numpy()) / DAY
 
 
 def _labels(series: Any, given: Sequence[Any]) -> tuple[Any, ...]:
@@ -121,7 +120,7 @@ def tidy(name: str | int, values: Sequence[Any]) -> NDArray[Any]:
     words, bools = {str, np.str_}, {bool, np.bool_}
     if types and (types <= words or types <= bools):
         return _objects(known)
-    if types & words or types & bools:
+    if types & (words | bools):
         shown = next(v for v in known if type(v) in words | bools)
         other = next(v for v in known if v is not None and type(v) is not type(shown))
         raise ValueError(
@@ -174,50 +173,41 @@ def _series(column: Values, library: Any) -> Any:
     """A series of a library in the column's dtype."""
     name, dtype, labels = str(column.name), column.dtype, column.labels
     values = [None if is_gap(v) else v for v in column.values.tolist()]
-    if labels is not None:
-        return _categorical(name, values, dtype, labels, library)
     if is_date(dtype):
-        return _dates(name, values, dtype, library)
+        values = [None if v is None else round(v * DAY) for v in values]
     if library == "pandas":
-        import pandas as pd
-
-        return nw.from_native(pd.Series(values, name=name).astype(dtype), series_only=True)
+        return nw.from_native(_of_pandas(name, values, dtype, labels), series_only=True)
+    if labels is not None:
+        own = nw.Enum(labels) if dtype == "Enum" else nw.Categorical
+        return nw.new_series(name, values, nw.String, backend=library).cast(own)
+    if is_date(dtype):
+        found = DATETIME.fullmatch(dtype)
+        of: Any = found.groups() if found else ("us", "None")
+        unit, zone = of
+        moments = nw.Datetime("us", None if zone == "None" else zone)
+        dates = nw.new_series(name, values, nw.Int64, backend=library).cast(moments)
+        return dates.cast(nw.Date if dtype == "Date" else nw.Datetime(unit, moments.time_zone))
     if any(isinstance(value, float) for value in values):  # labels, of which others are int
         values = [None if value is None else float(value) for value in values]
     series = nw.new_series(name, values, backend=library)
-    kind: Any = getattr(nw, dtype, None)
+    kind: Any = vars(nw).get(dtype)
     known = isinstance(kind, type) and issubclass(kind, nw.dtypes.DType)
     return series.cast(kind) if known else series
 
 
-def _categorical(
-    name: str, values: list[Any], dtype: str, labels: tuple[Any, ...], library: Any
-) -> Any:
-    if library == "pandas":
-        import pandas as pd
+def _of_pandas(name: str, values: list[Any], dtype: str, labels: tuple[Any, ...] | None) -> Any:
+    """A series of pandas; of dates the values are microseconds."""
+    import pandas as pd
 
+    if labels is not None:
         own = pd.CategoricalDtype(list(labels), ordered=dtype == "Enum")
-        return nw.from_native(pd.Series(values, name=name, dtype=own), series_only=True)
-    kind = nw.Enum(labels) if dtype == "Enum" else nw.Categorical
-    return nw.new_series(name, values, nw.String, backend=library).cast(kind)
+        return pd.Series(values, name=name, dtype=own)
+    if not is_date(dtype):
+        return pd.Series(values, name=name).astype(dtype)
+    parsed = pd.to_datetime(pd.Series(values, name=name, dtype="Int64"), unit="us", utc=True)
+    return (parsed if "," in dtype else parsed.dt.tz_localize(None)).astype(dtype)
 
 
 def is_date(dtype: str) -> bool:
     """Whether a dtype is one of dates or moments."""
     return dtype.startswith(("Date", "datetime64", "timestamp"))
-
-
-def _dates(name: str, values: list[float | None], dtype: str, library: Any) -> Any:
-    moments = [None if v is None else round(v * DAY) for v in values]
-    if library == "pandas":
-        import pandas as pd
-
-        parsed = pd.to_datetime(pd.Series(moments, name=name, dtype="Int64"), unit="us", utc=True)
-        parsed = parsed if "," in dtype else parsed.dt.tz_localize(None)
-        return nw.from_native(parsed.astype(dtype), series_only=True)
-    series = nw.new_series(name, moments, nw.Int64, backend=library)
-    unit: Any
-    unit, zone = found.groups() if (found := DATETIME.fullmatch(dtype)) else ("us", "None")
-    own = nw.Datetime("us", None if zone == "None" else zone)
-    series = series.cast(own)
-    return series.cast(nw.Date if dtype == "Date" else nw.Datetime(unit, own.time_zone))

@@ -7,7 +7,6 @@ against the product over its columns.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,12 +22,11 @@ MAX_WHOLE = 2**53
 """From here on float64 has not all whole numbers."""
 
 
-class Kind(ABC):
-    """What values a column can have."""
+class Kind:
+    """What values a column can have; its text is the kind in words."""
 
-    @abstractmethod
     def __str__(self) -> str:
-        """The kind in words."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,6 @@ class Periodic(Kind):
     Parameters
     ----------
     period : float
-        Values that differ by it are the same.
     start : float, default=0
         Where the circle is cut: values are reported in [start, start + period).
 
@@ -117,9 +114,6 @@ class Integer(Kind):
     integer
     """
 
-    def __str__(self) -> str:
-        return "integer"
-
 
 @dataclass(frozen=True)
 class Category(Kind):
@@ -148,9 +142,9 @@ class Category(Kind):
         labels = tuple(label_of(value) for value in self.values)
         if not labels:
             raise ValueError("Category([]) must have at least one label")
-        twice = [label for label, count in Counter(labels).items() if count > 1]
-        if twice:
-            raise ValueError(f"Category has the label {twice[0]!r} twice; give each label once")
+        (label, count), *_ = Counter(labels).most_common(1)
+        if count > 1:
+            raise ValueError(f"Category has the label {label!r} twice; give each label once")
         object.__setattr__(self, "values", labels)
 
     def __str__(self) -> str:
@@ -166,10 +160,8 @@ class Atom(Kind):
 
     Parameters
     ----------
-    value : float
-        The common value.
-    rest : Real
-        What the other values can be.
+    value, rest : float, Real
+        The common value, and what the others can be.
 
     Examples
     --------
@@ -221,11 +213,7 @@ def _make_float(kind: Kind, name: str, why: str, above: float = -math.inf) -> No
 
 
 NAMES: dict[str, Callable[..., Kind]] = {
-    "real": Real,
-    "periodic": Periodic,
-    "integer": Integer,
-    "category": Category,
-    "atom": Atom,
+    kind.__name__.lower(): kind for kind in (Real, Periodic, Integer, Category, Atom)
 }
 """Names of kinds; numbers may follow: "periodic:24", "atom:0", "real:0:100", "real:0:"."""
 

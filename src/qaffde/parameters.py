@@ -28,8 +28,8 @@ Seed = int | RandomState | None
 def generator_from(random_state: Seed) -> torch.Generator:
     """New generator for one fit; no global state is read or changed.
 
-    The same integer gives the same generator; a RandomState is advanced, so that two calls differ;
-    None takes its seed from the operating system (not from NumPy's global state).
+    The same integer gives the same generator; a RandomState is advanced; None takes its seed from
+    the operating system.
 
     Examples
     --------
@@ -54,13 +54,13 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(options)}")
 
 
-def _require(fine: object, name: str, value: object, wanted: str) -> None:
-    if not fine:
-        raise ValueError(f"{name}={value!r} must be {wanted}")
-
-
-def _is_auto(value: object) -> bool:
-    return isinstance(value, str) and value == "auto"
+def _require(
+    fits: object, name: str, value: object, wanted: str, also: tuple[str | None, ...] = ()
+) -> None:
+    """Reject a value that does not fit, unless it is "auto" or None and these may be `also`."""
+    if not fits and not (isinstance(value, str | None) and value in also):
+        may = "".join(' or "auto"' if other else " or None" for other in also)
+        raise ValueError(f"{name}={value!r} must be {wanted}{may}")
 
 
 def _is_number(value: Any, kind: type = Real) -> bool:
@@ -69,37 +69,36 @@ def _is_number(value: Any, kind: type = Real) -> bool:
 
 def check_count(name: str, value: Any, *, auto: bool = False, minimum: int = 1) -> None:
     """Reject anything but a whole number of at least `minimum` (or "auto")."""
-    fine = (auto and _is_auto(value)) or (_is_number(value, Integral) and value >= minimum)
-    also = ' or "auto"' if auto else ""
-    _require(fine, name, value, f"a whole number of at least {minimum}{also}")
+    fits = _is_number(value, Integral) and value >= minimum
+    wanted = f"a whole number of at least {minimum}"
+    _require(fits, name, value, wanted, ("auto",) if auto else ())
 
 
 def check_rank(value: Any) -> None:
     """Reject a rank that is neither a number of eigenpairs, nor a share of D, nor "auto"."""
     whole = _is_number(value, Integral) and value >= 1
-    fine = _is_auto(value) or whole or (_is_number(value) and 0 < value <= 1)
-    wanted = 'a whole number of at least 1, a share of the features in (0, 1], or "auto"'
-    _require(fine, "rank", value, wanted)
+    fits = whole or (_is_number(value) and 0 < value <= 1)
+    wanted = "a whole number of at least 1, a share of the features in (0, 1],"
+    _require(fits, "rank", value, wanted, ("auto",))
 
 
 def check_share(name: str, value: Any, *, auto: bool = False, whole: bool = False) -> None:
     """Reject anything but a number strictly between 0 and 1 (or 1 if `whole`, or "auto")."""
-    inside = _is_number(value) and (0 < value < 1 or (whole and value == 1))
-    also = ' or "auto"' if auto else ""
-    wanted = f"a number in {'(0, 1]' if whole else '(0, 1)'}{also}"
-    _require(inside or (auto and _is_auto(value)), name, value, wanted)
+    fits = _is_number(value) and (0 < value < 1 or (whole and value == 1))
+    wanted = f"a number in {'(0, 1]' if whole else '(0, 1)'}"
+    _require(fits, name, value, wanted, ("auto",) if auto else ())
 
 
 def check_positive(name: str, value: Any, *, optional: bool = False) -> None:
     """Reject anything but a positive number (or None)."""
-    fine = (optional and value is None) or (_is_number(value) and value > 0)
-    _require(fine, name, value, "a positive number" + (" or None" if optional else ""))
+    fits = _is_number(value) and value > 0
+    _require(fits, name, value, "a positive number", (None,) if optional else ())
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
     """Reject anything but None or an object of a class, such as a configuration."""
-    wanted = f"a {kind.__name__}: {name}={kind.__name__}(...), or None"
-    _require(value is None or isinstance(value, kind), name, value, wanted)
+    wanted = f"a {kind.__name__}: {name}={kind.__name__}(...),"
+    _require(isinstance(value, kind), name, value, wanted, (None,))
 
 
 def check_sum(weight: NDArray[np.float64]) -> None:
@@ -136,14 +135,13 @@ def check_bandwidth(value: Any, n_dims: int, rules: Sequence[str]) -> Tensor | N
         check_choice("bandwidth", value, rules)
         return None
     h = _numbers(value)
-    fine = not isinstance(value, bool) and h.ndim <= 1 and h.size in (1, n_dims)
-    _require(
-        fine and ((h >= 1 / MAX_BANDWIDTH) & (h <= MAX_BANDWIDTH)).all(),
-        "bandwidth",
-        value,
+    least, most = 1 / MAX_BANDWIDTH, MAX_BANDWIDTH
+    fits = not isinstance(value, bool) and h.ndim <= 1 and h.size in (1, n_dims)
+    wanted = (
         f"one of {', '.join(rules)}, a positive number, or one positive number for each of the "
-        f"{n_dims} columns, between {1 / MAX_BANDWIDTH:g} and {MAX_BANDWIDTH:g}",
+        f"{n_dims} columns, between {least:g} and {most:g}"
     )
+    _require(fits and ((h >= least) & (h <= most)).all(), "bandwidth", value, wanted)
     return torch.from_numpy(np.broadcast_to(h.reshape(-1), (n_dims,)).copy())
 
 
@@ -156,18 +154,15 @@ def _numbers(value: Any) -> NDArray[np.float64]:
 
 
 def read_bounds(bounds: Any, d: int) -> Tensor | None:
-    """Ends of the box as a tensor of shape (2, d), NaN where the data decide.
-
-    Bounds are a pair (lower, upper) for all d columns or one for each, with None for an open end.
-    """
+    """Ends (2, d) of pairs (lower, upper), one for all columns or each; NaN where one is None."""
     if bounds is None:
         return None
     ends = _numbers(bounds)
     wanted = (
-        f"a pair (lower, upper) or one pair for each of the {d} columns; None in a pair leaves "
-        "that end to the data"
+        f"a pair (lower, upper) or one pair for each of the {d} columns; None in a pair leaves"
     )
-    _require(ends.shape in ((2,), (1, 2), (d, 2)), "bounds", bounds, wanted)
+    fits = ends.shape in ((2,), (1, 2), (d, 2))
+    _require(fits, "bounds", bounds, f"{wanted} that end to the data")
     ends = np.broadcast_to(np.where(np.isinf(ends), np.nan, ends), (d, 2))
     if (ends[:, 0] >= ends[:, 1]).any():
         column = int(np.argmax(ends[:, 0] >= ends[:, 1]))
@@ -216,12 +211,10 @@ class ComputeConfig:
     Parameters
     ----------
     dtype : {"float64", "float32"}, default="float64"
-        Precision of features and of `score_samples`. Single precision is about twice as fast and
-        takes digits from small densities. Sums over rows and Gram matrices are in float64 anyway,
-        and likelihoods are maximized in float32, which is all that they need.
+        Precision of features and of `score_samples`: "float32" is about twice as fast and takes
+        digits from small densities. Sums over rows and Gram matrices are in float64 anyway.
     device : str, default="cpu"
-        Where rows are summed, likelihoods maximized and rows scored; fitted tensors stay on the
-        CPU.
+        Where rows are summed, likelihoods maximized and rows scored.
     batch_size : int or "auto", default="auto"
         Rows whose features are computed at once. "auto" keeps them in the cache of a core.
 
@@ -238,7 +231,14 @@ class ComputeConfig:
     def __post_init__(self) -> None:
         check_choice("dtype", self.dtype, DTYPES)
         check_count("batch_size", self.batch_size, auto=True)
-        check_device(self.device)
+        named = isinstance(self.device, str)
+        _require(named, "device", self.device, "a name, such as 'cpu' or 'cuda:0'")
+        try:
+            torch.zeros(1, device=self.device).cpu()
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            message = f"device={self.device!r} cannot be used here; take 'cpu' ({reason})"
+            raise ValueError(message) from error
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -269,30 +269,17 @@ class ComputeConfig:
         return tensor.to(self.device)
 
 
-def check_device(device: object) -> None:
-    """Reject a device that is not there, or that holds no numbers."""
-    _require(isinstance(device, str), "device", device, "a name, such as 'cpu' or 'cuda:0'")
-    try:
-        torch.zeros(1, device=str(device)).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        message = f"device={device!r} cannot be used here; take 'cpu' ({reason})"
-        raise ValueError(message) from error
-
-
 DOUBLE = ComputeConfig()
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
 
 
 def foreign_settings() -> list[AbstractContextManager[Any]]:
     """Contexts that undo inference mode, autocast and a default device, of which none is ours."""
-    found: list[AbstractContextManager[Any]] = [
-        torch.autocast(device, enabled=False)
-        for device in ("cpu", "cuda")
-        if torch.is_autocast_enabled(device)
-    ]
+    on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    found: list[Any] = [torch.autocast(device, enabled=False) for device in on]
     if torch.is_inference_mode_enabled():
         found.append(torch.inference_mode(False))
     if torch.empty(0).device.type != "cpu":
@@ -307,8 +294,7 @@ LARGE_FIT = 2**22
 class Threads:
     """Threads of torch and BLAS during fits, put back when the last of them has ended.
 
-    Small problems run on one thread: on several they wait for each other longer than they work,
-    most of all beside other processes. Large ones take the processors that are free.
+    Small problems are faster on one thread; large ones take the processors that are free.
     """
 
     def __init__(self) -> None:
@@ -353,8 +339,7 @@ NO_MEMORY = "there is not enough memory; use fewer features, or fewer rows or co
 def with_own_settings(function: Function) -> Function:
     """Function that runs without :func:`foreign_settings`, and that refuses masked arrays.
 
-    Memory that runs out is a MemoryError with a message: torch raises a RuntimeError with its
-    internals, Python's own may be empty.
+    Memory that runs out is a MemoryError with a message, also where torch raises another error.
     """
 
     @wraps(function)
@@ -380,10 +365,11 @@ def with_own_settings(function: Function) -> Function:
     return guarded  # type: ignore[return-value]
 
 
-def guard(cls: type[Any]) -> None:
+def guard(cls: Class) -> Class:
     """Let all public methods of a class run :func:`with_own_settings`."""
     for name, method in list(vars(cls).items()):
         if isinstance(method, classmethod) and not name.startswith("_"):
             setattr(cls, name, classmethod(with_own_settings(method.__func__)))
         elif isinstance(method, FunctionType) and not name.startswith("_"):
             setattr(cls, name, with_own_settings(method))
+    return cls

@@ -5,7 +5,7 @@ Estimators work on numbers: categories are their places among the labels, dates 
 same kind.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,21 +28,11 @@ COARSE = 1e-3
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Parameters
-    ----------
-    name : str or int
-        Its name, or its number where it has none.
-    kind : Kind
-        Categories with all their labels.
-    dtype : str
-        As its library writes it.
-    """
-
-    name: str | int
-    kind: Kind
-    dtype: str = "float64"
+    name: str | int  # its number where it has no name
+    kind: Kind  # categories with all their labels
+    dtype: str = "float64"  # as its library writes it
 
     @cached_property
     def codes(self) -> dict[Label, int]:
@@ -52,9 +42,7 @@ class Column:
 
     def encode(self, given: Values) -> Array:
         """Values of shape (n,) as numbers; NaN for gaps."""
-        if isinstance(self.kind, Category):
-            return self._places(given)
-        return _numbers(self.name, given)
+        return self._places(given) if isinstance(self.kind, Category) else _numbers(given)
 
     def encode_values(self, values: Any) -> Array:
         """One value or a list of them, as in a condition, as numbers of the same shape."""
@@ -64,14 +52,13 @@ class Column:
 
     def decode(self, numbers: Array) -> Values:
         """Values in the column's dtype from numbers of shape (n,)."""
-        if isinstance(self.kind, Category):
-            labels = self.kind.values or ()
-            values = np.empty(len(numbers), dtype=object)
-            values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
-            own = labels if self.dtype in ("Categorical", "Enum") else None
-            return Values(self.name, self.dtype, values, own)
-        whole = "int" in self.dtype.lower()
-        return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
+        if not isinstance(self.kind, Category):
+            whole = "int" in self.dtype.lower()
+            return Values(self.name, self.dtype, np.rint(numbers) if whole else numbers)
+        labels, values = self.kind.values or (), np.empty(len(numbers), dtype=object)
+        values[:] = [None if np.isnan(x) else labels[int(x)] for x in numbers]
+        own = labels if self.dtype in ("Categorical", "Enum") else None
+        return Values(self.name, self.dtype, values, own)
 
     def check(self, numbers: Array) -> None:
         """Reject numbers of shape (n,) that the kind does not have; gaps may be."""
@@ -151,9 +138,9 @@ class Schema:
     def infer(cls, X: Any, columns: Any = "auto") -> "Schema":
         """Schema of a table, from its dtypes and values.
 
-        Text, bools and categorical dtypes are categories. In frames, whole numbers with few
+        In frames, text, bools and categorical dtypes are categories, whole numbers with few
         different values are integers, and a value that is common among others that are not is an
-        atom. All other columns are real, as are all columns of arrays.
+        atom. Other columns, and those of arrays, are real.
 
         Parameters
         ----------
@@ -174,7 +161,7 @@ class Schema:
                 auto = columns is not None and library is not None
                 kind = _found_kind(values) if auto else _real(values)
             elif isinstance(kind, Category) and kind.values is None:
-                kind = Category(_labels(values))
+                kind = _category(values)
             found.append(Column(values.name, kind, values.dtype))
         return cls(tuple(found), library)
 
@@ -219,11 +206,16 @@ class Schema:
         """Numbers of shape (n, d) from a table; NaN for gaps."""
         given, library = read_columns(X)
         if library is not None and isinstance(self.columns[0].name, str):
-            given = self._by_name(given)
+            have = {values.name: values for values in given}
+            for name in self.names:
+                if name not in have:
+                    lacks = f"the table lacks the column {name!r}, which the fit had; it has "
+                    raise ValueError(lacks + _few(have))
+            given = [have[name] for name in self.names]
         if len(given) != len(self.columns):
             raise ValueError(
                 f"the table has {len(given)} columns, and the fit had {len(self.columns)}: "
-                f"{_few(column.name for column in self.columns)}"
+                f"{_few(self.names)}"
             )
         pairs = zip(self.columns, given, strict=True)
         return np.stack([column.encode(values) for column, values in pairs], axis=1)
@@ -249,16 +241,6 @@ class Schema:
             lines.append((str(column.name), f"{column.kind}{note}", column.dtype))
         name, kind = (max(len(line[k]) for line in lines) for k in (0, 1))
         return "\n".join(f"{a:{name}}  {b:{kind}}  {c}" for a, b, c in lines)
-
-    def _by_name(self, given: Sequence[Values]) -> list[Values]:
-        have = {values.name: values for values in given}
-        lacking = [column.name for column in self.columns if column.name not in have]
-        if lacking:
-            raise ValueError(
-                f"the table lacks the column {lacking[0]!r}, which the fit had; it has "
-                f"{_few(have)}"
-            )
-        return [have[column.name] for column in self.columns]
 
 
 def asked_kinds(columns: Any, names: Sequence[str | int]) -> dict[int, Kind]:
@@ -296,30 +278,27 @@ def asked_kinds(columns: Any, names: Sequence[str | int]) -> dict[int, Kind]:
 def _found_kind(given: Values) -> Kind:
     """Kind of a column of a frame, from its dtype and values."""
     if not given.is_numeric:
-        labels = _labels(given)
-        if given.labels is None and 20 < len(labels) > _n_known(given) / 2:
+        category, n_known = _category(given), len(given.known)
+        labels = category.values or ()
+        if given.labels is None and 20 < len(labels) > n_known / 2:
             raise ValueError(
-                f"column {given.name!r} has {len(labels)} different texts in {_n_known(given)} "
-                "rows, so it names the rows; drop it, or keep it with "
+                f"column {given.name!r} has {len(labels)} different texts in {n_known} rows, so "
+                "it names the rows; drop it, or keep it with "
                 f"columns={{{given.name!r}: 'category'}}"
             )
-        return Category(labels)
+        return category
     numbers = given.values[np.isfinite(given.values)]
     values, counts = np.unique(numbers, return_counts=True)
-    _reject_empty(given, len(values))
+    _reject_empty(given, values)
     if is_date(given.dtype):
         return Real()
     few = 1 < len(values) <= min(256, len(numbers) / 2)  # each twice on average
     if few and (values == np.rint(values)).all():
         return Integer()
-    return _atom(values, counts) if has_atom(counts / len(numbers)) else Real()
-
-
-def _atom(values: Array, counts: NDArray[np.intp]) -> Atom:
-    """Atom at the most common value; an end of the rest where no value lies beyond it."""
+    if not has_atom(counts / len(numbers)):
+        return Real()
     place = int(counts.argmax())
-    value = float(values[place])
-    last = place == len(values) - 1
+    value, last = float(values[place]), place == len(values) - 1
     return Atom(value, Real(None if place else value, value if last else None))
 
 
@@ -330,42 +309,36 @@ def has_atom(share: Array) -> bool:
 
 def _real(given: Values) -> Real:
     """A real column, if it holds numbers."""
-    _numbers(given.name, given)
-    _reject_empty(given, _n_known(given))
+    _numbers(given)
+    _reject_empty(given, given.known)
     return Real()
 
 
-def _labels(given: Values) -> tuple[Label, ...]:
-    """All categories of a column: those of its dtype, or those seen, sorted."""
-    if given.labels is not None:
-        labels = given.labels
-    else:
-        seen = {value for value in given.values.tolist() if not is_gap(value)}
+def _category(given: Values) -> Category:
+    """Category with all labels of a column: those of its dtype, or those seen, sorted."""
+    labels = given.labels
+    if labels is None:
+        seen = set(given.known)
         labels = (False, True) if seen and seen <= {False, True} else tuple(sorted(seen))
-    _reject_empty(given, len(labels))
+    _reject_empty(given, labels)
     try:
-        return Category(labels).values or ()
+        return Category(labels)
     except ValueError as error:
         raise ValueError(f"column {given.name!r}: {error}") from None
 
 
-def _numbers(name: str | int, given: Values) -> Array:
+def _numbers(given: Values) -> Array:
     """Numbers of a column that must hold them; bools are 0 and 1."""
-    known = [value for value in given.values.tolist() if not is_gap(value)]
-    if given.is_numeric or not any(isinstance(value, str) for value in known):
+    if given.is_numeric or not any(isinstance(value, str) for value in given.known):
         return given.values.astype(np.float64)
     raise ValueError(
-        f"column {name!r} holds text ({known[0]!r}) where numbers are wanted; convert it, or make "
-        f"it a category: columns={{{name!r}: 'category'}}"
+        f"column {given.name!r} holds text ({given.known[0]!r}) where numbers are wanted; convert "
+        f"it, or make it a category: columns={{{given.name!r}: 'category'}}"
     )
 
 
-def _n_known(given: Values) -> int:
-    return sum(not is_gap(value) for value in given.values.tolist())
-
-
-def _reject_empty(given: Values, n_values: int) -> None:
-    if not n_values:
+def _reject_empty(given: Values, values: Sized) -> None:
+    if not len(values):
         raise ValueError(f"column {given.name!r} has no value at all; drop it")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from qaffde import QAFFDE, Real, load
 from qaffde.cli import fit
-from qaffde.selection import summary as sources
+from qaffde.selection import sources
 from qaffde.streams import delimited
 from qaffde.streams.table import Table
 

@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from qaffde import QAFFDEClassifier, SelectionPolicy, TrainingConfig
+from qaffde.selection.solver import projected
 from qaffde.training import Checkpoint, CheckpointError
 from qaffde.training import run as training_run
 from qaffde.training.classes import LabeledRows
@@ -376,14 +377,14 @@ class TestProjection:
 
     def test_rows_are_projected_in_blocks(self, monkeypatch):
         monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
-        monkeypatch.setattr("qaffde.selection.plan.BLOCK", 100)
+        monkeypatch.setattr("qaffde.selection.solver.BLOCK", 100)
         few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         monkeypatch.undo()
         plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         rows = torch.tensor(self.digits)
         labeled = LabeledRows(rows, torch.tensor(self.labels), torch.ones(len(rows)), 10)
-        Z = few.projected(labeled).X
-        np.testing.assert_allclose(Z, plan.projected(labeled).X, atol=1e-9)
+        Z = projected(few, labeled).X
+        np.testing.assert_allclose(Z, projected(plan, labeled).X, atol=1e-9)
         np.testing.assert_allclose(Z, plan.standardize(rows), atol=1e-9)
         np.testing.assert_allclose(Z.var(0, correction=0).mean(), 1)
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from qaffde.selection.selector import Likelihood
+from qaffde.selection.likelihood import Likelihood
 from qaffde.training import CheckpointError, run
 from tests.sgd_models import Stretch, X, fitted
 

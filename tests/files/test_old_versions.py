@@ -49,6 +49,14 @@ def first_format(name):
     return loaded(DATA / "v1" / f"{name}.safetensors")
 
 
+def assert_scores(model, file):
+    """The model scores the rows of the file as it did; float32 differs between processors."""
+    facts, compute = FACTS[file], getattr(model, "compute", None)
+    rounding = 2e-6 if compute is not None and compute.dtype == "float32" else 1e-9
+    scores = getattr(model, facts.get("method", "score_samples"))(np.array(facts["rows"]))
+    np.testing.assert_allclose(scores, facts["scores"], rtol=rounding, atol=rounding)
+
+
 def test_every_format_has_files():
     assert {file.parent.name for file in FILES} == {"v1", "v2_first", f"v{FORMAT}"}
 
@@ -60,9 +68,7 @@ def test_models_answer_as_they_did(file):
     model = loaded(file)
     assert type(model).__name__ == expected["class"]
     assert list(getattr(model, "feature_names_in_", [])) == expected["names"]
-    answer = getattr(model, expected.get("method", "score_samples"))
-    scores = answer(np.array(expected["rows"]))
-    np.testing.assert_allclose(scores, expected["scores"], rtol=1e-9, atol=1e-9)
+    assert_scores(model, file)
 
 
 @pytest.mark.parametrize("file", READ, ids=label)
@@ -70,10 +76,7 @@ def test_models_answer_as_they_did(file):
 def test_models_are_saved_in_the_format_of_today(file, tmp_path):
     loaded(file).save(tmp_path / "model")
     assert unpack((tmp_path / "model").read_bytes())[0]["format"] == FORMAT
-    model = qaffde.load(tmp_path / "model")
-    answer = getattr(model, FACTS[file].get("method", "score_samples"))
-    expected = FACTS[file]["scores"]
-    np.testing.assert_allclose(answer(np.array(FACTS[file]["rows"])), expected, rtol=1e-9)
+    assert_scores(qaffde.load(tmp_path / "model"), file)
 
 
 @pytest.mark.parametrize("file", REFUSED, ids=label)

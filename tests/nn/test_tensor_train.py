@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks.tensor_train import random_train
 from qaffde.nn import CircleBasis, CodeBasis, TensorTrain, WaveBasis
 from tests.two_sample import energy_p_value
 
@@ -50,9 +51,7 @@ RULES = [line_rule(), circle_rule(), code_rule()]
 def mixed() -> TensorTrain:
     """A line, a circle and codes, the cores in another order than the parts."""
     bases = [CodeBasis(MASSES), WaveBasis(6, KNOTS), CircleBasis(5)]
-    return TensorTrain.draw(
-        bases, bond=4, rank=2, noise=1.0, places=[2, 0, 1], generator=generator()
-    )
+    return random_train(bases, bond=4, rank=2, noise=1.0, places=[2, 0, 1], generator=generator())
 
 
 def grid(*rules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -156,7 +155,7 @@ def test_filled_rows_follow_the_conditional(mixed: TensorTrain) -> None:
 
 def test_many_parts() -> None:
     """Chain rule, commuting marginals and the mass, in 20 parts."""
-    train = TensorTrain.draw([WaveBasis(8)] * 20, bond=6, rank=3, noise=0.8, generator=generator())
+    train = random_train([WaveBasis(8)] * 20, bond=6, rank=3, noise=0.8, generator=generator())
     x = train.sample(5, generator(1))
     assert float(train.log_mass()) == pytest.approx(0, abs=1e-10)
     odd, even = list(range(1, 20, 2)), list(range(0, 20, 2))
@@ -176,11 +175,9 @@ def test_many_parts() -> None:
 
 
 def test_contractions_stay_finite_in_single_precision() -> None:
-    train = TensorTrain.draw([WaveBasis(12)] * 60, bond=8, noise=2.0, generator=generator())
+    train = random_train([WaveBasis(12)] * 60, bond=8, noise=2.0, generator=generator())
     x = train.sample(20, generator(1))
-    single = TensorTrain.draw(
-        [WaveBasis(12)] * 60, bond=8, noise=2.0, generator=generator()
-    ).float()
+    single = random_train([WaveBasis(12)] * 60, bond=8, noise=2.0, generator=generator()).float()
     log_p, expected = single.log_prob(x.float()), train.log_prob(x)
     assert log_p.dtype == torch.float32
     torch.testing.assert_close(log_p.double(), expected, atol=0.02, rtol=1e-3)
@@ -188,7 +185,7 @@ def test_contractions_stay_finite_in_single_precision() -> None:
 
 def test_gradients() -> None:
     bases = [WaveBasis(3), CircleBasis(3), CodeBasis(MASSES)]
-    train = TensorTrain.draw(bases, bond=2, rank=2, noise=1.0, generator=generator())
+    train = random_train(bases, bond=2, rank=2, noise=1.0, generator=generator())
     x = train.sample(2, generator(1))
     names, values = zip(*train.named_parameters(), strict=True)
     values = tuple(value.detach().clone().requires_grad_() for value in values)

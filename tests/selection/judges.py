@@ -7,9 +7,9 @@ import torch
 from qaffde.parameters import DOUBLE
 from qaffde.selection import ModelSpec
 from qaffde.selection.base_measure import BaseSpec
+from qaffde.selection.likelihood import Likelihood
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.search import Search
-from qaffde.selection.selector import Likelihood
 
 GENERATOR = torch.Generator().manual_seed(0)
 Z = torch.randn(200, 2, generator=GENERATOR, dtype=torch.float64)

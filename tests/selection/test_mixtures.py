@@ -13,11 +13,12 @@ from torch.distributions import MultivariateNormal
 from experiments.targets import random_gmm
 from qaffde import SelectionPolicy
 from qaffde.nn import GaussianMeasure
-from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.mixture import (
+from qaffde.selection.base_measure import (
     MAX_ITER,
     TOLERANCE,
+    BaseSpec,
     Monomials,
+    Prior,
     average,
     fit_mixture,
     members,
@@ -73,6 +74,7 @@ def test_moments_are_those_of_the_labelled_rows(rows, weighted):
 
 
 RIDGE = 1e-7
+PRIOR = Prior(RIDGE)
 
 
 def standardized(rows):
@@ -92,8 +94,8 @@ def start(data):
     return GaussianMeasure(weights, data[:6].clone(), covariances)
 
 
-def steps(rows, n_steps, start=None, k=6, ridge=RIDGE):
-    return fit_mixture(rows, k, generator(), ridge=ridge, start=start, max_iter=n_steps)
+def steps(rows, n_steps, start=None, k=6, prior=PRIOR):
+    return fit_mixture(rows, k, generator(), prior=prior, start=start, max_iter=n_steps)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -102,7 +104,7 @@ def test_every_iteration_raises_the_likelihood(data, start, weighted, given):
     weight = torch.rand(500, generator=generator(), dtype=torch.float64) if weighted else None
     rows, begin = Monomials(data[:500], weight), start if given else None
     values = [
-        float(rows.log_density(steps(rows, n, begin, ridge=0.0)) @ rows.weight)
+        float(rows.log_density(steps(rows, n, begin, prior=Prior(0.0))) @ rows.weight)
         for n in range(1, 25)
     ]
     gains = np.diff(values) / float(rows.weight.sum())
@@ -142,14 +144,14 @@ def test_extrapolation_is_ahead_of_as_many_plain_iterations(data, start):
 
 
 def test_no_further_iteration_after_the_deadline(data, start):
-    options = {"ridge": RIDGE, "start": start}
+    options = {"prior": PRIOR, "start": start}
     late = fit_mixture(Monomials(data), 6, generator(), deadline=0.0, **options)
     two = fit_mixture(Monomials(data), 6, generator(), max_iter=2, **options)
     torch.testing.assert_close(late.means, two.means)
 
 
 def test_from_clusters_it_is_as_likely_as_that_of_scikit_learn(data):
-    found = fit_mixture(Monomials(data), 8, generator(), ridge=RIDGE)
+    found = fit_mixture(Monomials(data), 8, generator(), prior=PRIOR)
     expected = GaussianMixture(8, random_state=0, tol=TOLERANCE, max_iter=200).fit(data.numpy())
     assert found.log_density(data).mean() > expected.score(data.numpy()) - 0.03
 
@@ -172,7 +174,7 @@ def test_weights_of_any_size_are_relative(data):
 
 
 def test_one_gaussian_has_the_moments_of_the_rows(data):
-    found = fit_mixture(Monomials(data), 1, generator(), ridge=RIDGE)
+    found = fit_mixture(Monomials(data), 1, generator(), prior=PRIOR)
     torch.testing.assert_close(found.means[0], data.mean(0))
     expected = torch.cov(data.T, correction=0) + RIDGE * torch.eye(3)
     torch.testing.assert_close(found.covariances[0], expected)
@@ -197,7 +199,7 @@ def test_a_mixture_survives(name, k):
     rows = hostile_rows()[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of k-means: fewer distinct points
-        found = fit_mixture(Monomials(rows), k, generator(), ridge=RIDGE)
+        found = fit_mixture(Monomials(rows), k, generator(), prior=PRIOR)
     assert found.weights.sum().item() == pytest.approx(1.0)
     assert (found.weights > 0).all()
     assert all(value.isfinite().all() for value in found.state_dict().values())
@@ -220,7 +222,7 @@ def test_the_same_seed_gives_the_same_mixture(data):
 
 def test_an_average_is_the_mean_density_of_its_members(data):
     rows = Monomials(data)
-    two = [fit_mixture(rows, 6, generator(s), ridge=RIDGE, max_iter=4) for s in (0, 1)]
+    two = [fit_mixture(rows, 6, generator(s), prior=PRIOR, max_iter=4) for s in (0, 1)]
     mean = torch.stack([mixture.log_density(data).exp() for mixture in two]).mean(0)
     pooled = average(two)
     torch.testing.assert_close(pooled.log_density(data).exp(), mean)
@@ -265,7 +267,7 @@ def test_float32_costs_digits_only(data, start):
 
 def test_a_start_is_ahead_of_as_many_iterations_over_all_rows():
     rows = standardized(torch.as_tensor(random_gmm(3, 0.2).sample(8000, 1)))
-    begin = start_mixture(Monomials(rows), 16, generator(), ridge=RIDGE)
+    begin = start_mixture(Monomials(rows), 16, generator(), prior=PRIOR)
     clusters = KMeans(16, n_init=1, max_iter=10, random_state=0).fit(rows.numpy())
     plain = GaussianMixture(16, means_init=clusters.cluster_centers_, max_iter=4, random_state=0)
     with warnings.catch_warnings():
@@ -284,8 +286,33 @@ def test_of_two_starts_the_more_likely_goes_on():
     smaller = GaussianMeasure(torch.full((2,), 0.5).double(), means, covariances)
     rows = Monomials(lines)
     clusters, split = (
-        start_mixture(rows, 4, generator(), ridge=RIDGE, smaller=given)
+        start_mixture(rows, 4, generator(), prior=PRIOR, smaller=given)
         for given in (None, smaller)
     )
     assert rows.log_density(split).mean() > rows.log_density(smaller).mean() - 0.01
     assert rows.log_density(split).mean() > rows.log_density(clusters).mean() + 0.1
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 3.0, 1e9])
+def test_shrunk_covariances_are_those_of_the_formula(data, shrinkage):
+    rows = Monomials(data)
+    begin = start_mixture(rows, 3, generator(), prior=PRIOR)
+    found = fit_mixture(
+        rows, 3, generator(), prior=Prior(RIDGE, shrinkage), start=begin, max_iter=2
+    )
+    states = [begin]
+    for _ in range(2):  # plain iterations, row by row
+        last = states[-1]
+        laws = zip(last.means, last.covariances, strict=True)
+        log_p = [torch.distributions.MultivariateNormal(*law).log_prob(data) for law in laws]
+        share = (torch.stack(log_p) + last.weights.log()[:, None]).softmax(0)
+        means = (share @ data) / share.sum(1)[:, None]
+        centered = data - means[:, None]
+        scatters = torch.einsum("kn,kni,knj->kij", share, centered, centered)
+        size = share.sum(1)[:, None, None]
+        mean = scatters.sum(0) / len(data)
+        covariances = (scatters + shrinkage * mean) / (size + shrinkage)
+        covariances += RIDGE * torch.eye(data.shape[1])
+        states.append(GaussianMeasure(share.sum(1) / len(data), means, covariances))
+    torch.testing.assert_close(found.covariances, states[-1].covariances, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(found.means, states[-1].means, rtol=1e-6, atol=1e-8)

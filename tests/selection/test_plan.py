@@ -28,7 +28,7 @@ from qaffde import (
 from qaffde.parameters import DOUBLE, generator_from
 from qaffde.selection import search
 from qaffde.selection.plan import Plan, Trial
-from qaffde.selection.summary import as_source
+from qaffde.selection.sources import as_source
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(300, 2)), [3, 1] + 0.5 * RNG.normal(size=(200, 2))])

@@ -10,9 +10,9 @@ import torch
 from qaffde.selection import Moments
 from qaffde.selection import search as search_module
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.plan import Choice
+from qaffde.selection.likelihood import bare, stiffer
 from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.search import Search, bare, stiffer, wider
+from qaffde.selection.search import Choice, Search, wider
 from tests.selection.judges import (
     BEST_RIDGE,
     BOX,

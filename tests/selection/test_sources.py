@@ -14,8 +14,8 @@ import pytest
 
 from qaffde import QAFFDE, QAFFDESGD, Real, TrainingConfig
 from qaffde.estimators import base
-from qaffde.selection import summary as sources
-from qaffde.selection.summary import ChunkSource
+from qaffde.selection import sources
+from qaffde.selection.sources import ChunkSource
 from qaffde.streams import blocks, chunked, chunks, files
 from qaffde.streams.blocks import reblocked
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from qaffde import ModelSpec, select, solve, summarize
 from qaffde.selection import Moments, Summary
-from qaffde.selection.summary import FAR, ChunkSource, MemorySource, robust_units, units
+from qaffde.selection.sources import ChunkSource
+from qaffde.selection.summary import FAR, MemorySource, robust_units, units
 from qaffde.streams import chunks
 from qaffde.training.run import Peers
 

@@ -12,6 +12,7 @@ from qaffde.files.fields import Fields
 from qaffde.files.values import RECIPES
 from qaffde.nn import CircleFactor, CodeFactor
 from qaffde.nn.parts import CIRCLE, LINE, Part
+from qaffde.selection.base_measure import Prior
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
 
 PARTS = (LINE, Part("codes", 3), LINE, CIRCLE)
@@ -82,7 +83,7 @@ def test_moments_of_gaps_are_conditional_ones():
 def test_a_known_mixture_is_found_again(gaps):
     rows, fresh = draw(truth(), 4000, gaps=gaps), draw(truth(), 4000, seed=1, gaps=gaps)
     generator = torch.Generator().manual_seed(0)
-    found = fit_table_mixture(rows, 2, LAWS, generator, ridge=1e-7, max_iter=60)
+    found = fit_table_mixture(rows, 2, LAWS, generator, prior=Prior(1e-7), max_iter=60)
     excess = truth().log_density(fresh).mean() - found.log_density(fresh).mean()
     assert 0 < excess < 0.006  # 19 numbers cost 19/(2·4000) = .0024 nats without gaps
     order = found.weights.argsort()

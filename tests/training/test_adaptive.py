@@ -22,7 +22,7 @@ def draw(kind, n_features=60, *, squared=True, **options):
 
 def error(features, X, *, squared=True, near_share=0.5):
     generator = torch.Generator().manual_seed(77)
-    pairs = sample_pairs(X, 5000, H, generator, near_share=near_share)
+    pairs = H * sample_pairs(X / H, 5000, near_share, generator)
     phi = features(pairs)
     inner = (phi[:, 0] * phi[:, 1]).sum(1)
     return ((inner.square() if squared else inner) - pair_kernel(pairs, H)).square().mean()
@@ -46,7 +46,7 @@ def test_pairs_stay_pairs_and_the_kernel_at_zero_is_one():
 def test_near_pairs_are_what_teaches_many_dimensions():
     X = torch.randn(1000, 8, generator=torch.Generator().manual_seed(0))
     h = torch.full((8,), 0.3)
-    near = sample_pairs(X, 2000, h, torch.Generator().manual_seed(1), near_share=1.0)
+    near = h * sample_pairs(X / h, 2000, 1.0, torch.Generator().manual_seed(1))
 
     def near_error(near_share):
         start = FourierFeatures.draw("sobol", 100, h)

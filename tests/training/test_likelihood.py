@@ -112,7 +112,7 @@ def test_directions_below_the_tolerance_are_dropped():
 
 
 def test_coordinates_are_computed_block_by_block_in_single_precision():
-    space, many = space_on(), rows(likelihood.BLOCK + 7)
+    space, many = space_on(), rows(5000)
     E = space.coordinates(many)
     assert E.dtype == torch.float32
     assert torch.allclose(E.double(), space.features(many) @ space.transform, atol=1e-4)

@@ -32,16 +32,16 @@ def test_random_pairs_are_rows_of_the_data():
 @pytest.mark.parametrize("d", BANDWIDTHS)
 def test_the_kernel_of_near_pairs_is_uniform(d):
     X, h = data(50, d), torch.tensor(BANDWIDTHS[d], dtype=torch.float64)
-    pairs = near_pairs(X, 20_000, h, generator())
+    pairs = h * near_pairs(X, 20_000, generator())
     deciles = torch.linspace(0.1, 0.9, 9, dtype=torch.float64)
-    assert rows_in(pairs[:100, 0], X).all()
+    assert rows_in(pairs[:100, 0], h * X).all()
     assert torch.allclose(pair_kernel(pairs, h).quantile(deciles), deciles, atol=0.02)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_share_of_near_pairs(share):
     X = data(20, 2)
-    pairs = sample_pairs(X, 500, torch.ones(2), generator(), near_share=share)
+    pairs = sample_pairs(X, 500, share, generator())
     assert pairs.shape == (500, 2, 2)
     assert rows_in(pairs[:, 0], X).all()
     assert (~rows_in(pairs[:, 1], X)).sum() == 500 * share
@@ -49,7 +49,7 @@ def test_share_of_near_pairs(share):
 
 def test_near_and_random_pairs_are_shuffled():
     X = data(20, 2)
-    pairs = sample_pairs(X, 500, torch.ones(2), generator(), near_share=0.5)
+    pairs = sample_pairs(X, 500, 0.5, generator())
     near = ~rows_in(pairs[:, 1], X)
     assert 80 < near[:250].sum() < 170
 
@@ -62,7 +62,7 @@ def test_pair_kernel_is_the_diagonal_of_the_kernel_matrix():
 
 
 def test_seeds_reproduce():
-    X, h = data(20, 2), torch.ones(2)
-    first, second, third = (sample_pairs(X, 50, h, generator(seed)) for seed in (1, 1, 2))
+    X = data(20, 2)
+    first, second, third = (sample_pairs(X, 50, 0.25, generator(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, second)
     assert not torch.equal(first, third)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from qaffde.estimators.base import DensityEstimator, all_or_nothing, check_configs, training_of
+from qaffde.estimators.base import DensityEstimator, all_or_nothing, training_of
 from qaffde.nn import Density, StandardizedDensity
 from qaffde.parameters import generator_from
 from qaffde.selection.summary import Moments, units
@@ -46,17 +46,14 @@ class FlowDensity(Density, ABC):
 class TrainedEstimator(DensityEstimator):
     """Density estimator that trains a torch density by its likelihood.
 
-    Columns are standardized (the Jacobian is in every log-density) and the network is trained in
-    float32, which is up to 1.7 times faster; it scores in float64, so that a row's score does
-    not depend on the rows beside it.
-
-    A subclass writes ``_build``, and adds its own parameters.
+    Columns are standardized, and the network is trained in float32, which is up to 1.7 times
+    faster; it scores in float64. A subclass writes ``_build``, and adds its own parameters.
 
     Parameters
     ----------
     training : TrainingConfig, optional
-        Settings of Adam, `default_training` of the class by default. Of its batches "auto" are of
-        512 rows. The network that was best on held-out rows is kept.
+        Settings of Adam, `default_training` of the class by default; "auto" batches are of 512
+        rows. The network that was best on held-out rows is kept.
     time_limit : float or None, default=None
         Seconds before training stops.
     verbose : bool, default=False
@@ -80,8 +77,7 @@ class TrainedEstimator(DensityEstimator):
 
     default_training: ClassVar[TrainingConfig]
     _max_held_out: ClassVar[int | None] = None
-    _listener: Report | None = field(default=None, init=False)
-    """Called with the history after every evaluation, in place of what `verbose` prints."""
+    _listener: Report | None = field(default=None, init=False)  # in place of what `verbose` prints
 
     @abstractmethod
     def _build(self, n_dims: int, n_context: int = 0) -> FlowDensity:
@@ -92,31 +88,23 @@ class TrainedEstimator(DensityEstimator):
         """Fit the density to the rows of `X`, of shape (n, d)."""
         rows, weight, _ = self._validated(X, sample_weight)
         config, generator = self._config(), generator_from(self.random_state)
-        location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
+        location, scale = units(Moments.of(rows, weight), self._names())
         with Noise(generator):
             density = self._build(rows.shape[1]).float()
         parts = ((rows - location) / scale).float(), (weight / weight.mean()).float()
         chosen, held_out = hold_out(
             len(rows), config.validation_fraction, generator, most=self._max_held_out
         )
+        train, valid = (tuple(part[k] for part in parts) for k in (chosen, held_out))
         self.history_ = self.train_module(
-            density,
-            self._loss(generator),
-            tuple(part[chosen] for part in parts),
-            tuple(part[held_out] for part in parts) if len(held_out) else None,
-            generator,
+            density, self._loss(generator), train, valid if len(held_out) else None, generator
         )
         self.density_ = StandardizedDensity(density.double(), location, scale)
         self.density_.requires_grad_(False).eval()
         return self
 
     def train_module(
-        self,
-        module: nn.Module,
-        loss: Loss,
-        rows: Rows,
-        valid: Rows | None,
-        generator: Generator,
+        self, module: nn.Module, loss: Loss, rows: Rows, valid: Rows | None, generator: Generator
     ) -> History:
         """Train a module in place with these settings; see :func:`qaffde.training.train`."""
         config = self._config()
@@ -137,5 +125,4 @@ class TrainedEstimator(DensityEstimator):
 
     def _config(self) -> TrainingConfig:
         """Training settings, checked."""
-        check_configs(self)
         return training_of(self)

@@ -14,8 +14,7 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
-from qaffde.selection.bandwidth import RULES, held_out_kde, scott, silverman
-from qaffde.selection.base_measure import draw_rows
+from qaffde.selection.bandwidth import RULES, draw_rows, held_out_kde, scott, silverman
 from qaffde.selection.summary import Moments, units
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count
@@ -58,15 +57,13 @@ class KDE(DensityEstimator):
 
     .. math:: p(x) = \frac{1}{\sum_i w_i} \sum_i w_i \prod_t n(x_t;\, x_{it},\, h_t)
 
-    It keeps all the rows, and scoring one costs as many kernels as there are rows: no tree leaves
-    any out.
+    Scoring a row costs as many kernels as there are rows: no tree leaves any out.
 
     Parameters
     ----------
     bandwidth : "auto", "scott", "silverman", float or array of d floats, default="auto"
         Standard deviation of the kernel, in the units of the data. "auto" maximizes the held-out
-        likelihood of a sample of the rows; it and the rules are in proportion to the columns'
-        standard deviations.
+        likelihood of a sample of the rows, in proportion to the columns' deviations.
     random_state : int, RandomState instance or None, default=None
         Chooses that sample.
 
@@ -85,9 +82,7 @@ class KDE(DensityEstimator):
         """Keep the rows of `X`, of shape (n, d), and choose the bandwidth."""
         rows, weight, _ = self._validated(X, sample_weight)
         numbers = check_bandwidth(self.bandwidth, rows.shape[1], RULES)
-        location, scale = units(
-            Moments.of(rows, weight), getattr(self, "feature_names_in_", None), numbers
-        )
+        location, scale = units(Moments.of(rows, weight), self._names(), numbers)
         h = numbers
         if h is None:
             h = scale * self._factor((rows - location) / scale, weight)
@@ -156,7 +151,7 @@ class GMM(DensityEstimator):
         check_count("n_components", self.n_components, auto=True)
         check_share("validation_fraction", self.validation_fraction)
         rows, weight, _ = self._validated(X, sample_weight)
-        location, scale = units(Moments.of(rows, weight), getattr(self, "feature_names_in_", None))
+        location, scale = units(Moments.of(rows, weight), self._names())
         Z, generator = (rows - location) / scale, generator_from(self.random_state)
         self.n_components_ = self._size(Z, weight, generator)
         measure = _fit_mixture(Z, weight, self.n_components_, generator)

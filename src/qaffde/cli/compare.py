@@ -7,20 +7,13 @@ import numpy as np
 import typer
 from typer import Option
 
-from qaffde.cli.fit import (
-    framed_rows,
-    kinds_by_column,
-    make_estimator,
-    note_missing,
-    parse_kinds,
-)
+from qaffde.cli.fit import kinds_by_column, make_estimator, note_missing, parse_kinds
 from qaffde.cli.inputs import open_data
 from qaffde.cli.options import Columns, Data, Header, Json, KindOf, Missing, MissingFit, Seed
 from qaffde.cli.output import message_of, print_facts, print_table, progress, usage
 from qaffde.kinds import Kind
 from qaffde.streams.blocks import Array, Chunks
 from qaffde.streams.chunked import TableChunks, pick_columns
-from qaffde.streams.names import framed
 from qaffde.streams.schemas import infer_schema
 from qaffde.streams.table import DataError
 
@@ -60,12 +53,11 @@ def compare(
     if not 0 < held_out < 1:
         raise usage(f"--held-out must lie between 0 and 1, got {held_out}")
     with open_data(data, header=header) as table:
-        picked = pick_columns(table, columns or None)
-        names = [table.names[j] for j in picked[0]]
-        kinds, has_text = parse_kinds(column, names), not all(table.numeric[j] for j in picked[0])
+        names, _ = pick_columns(table, columns or None)
+        kinds, has_text = parse_kinds(column, names), not {*names} <= {*table.numeric}
         mixed = table.named and bool(kinds or has_text)
-        schema = infer_schema(table, picked[0], kinds) if mixed else None
-        rows = TableChunks(table, *picked, missing=missing, schema=schema)
+        schema = infer_schema(table, names, kinds) if mixed else None
+        rows = TableChunks(table, names, missing=missing, schema=schema)
         X = draw(rows, max_rows, seed)
     asked = kinds_by_column(kinds, schema, names)
     models = make_rivals(methods or (KINDS if asked else NUMBERS), time_limit, seed, asked)
@@ -73,10 +65,7 @@ def compare(
     if len(X) < FEWEST:
         raise DataError(f"{len(X)} rows are too few to compare methods; give at least {FEWEST}")
     n_test = min(max(1, round(held_out * len(X))), len(X) - 2)
-    train, test = (
-        framed(part, rows.names) if schema is None else framed_rows(part, schema)
-        for part in (X[n_test:], X[:n_test])
-    )
+    train, test = rows.frame(X[n_test:]), rows.frame(X[:n_test])
     results = []
     with progress("methods") as report:
         for number, (name, model) in enumerate(models.items()):

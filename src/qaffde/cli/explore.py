@@ -31,17 +31,16 @@ def explore(
     json: Json = False,
 ) -> None:
     """Open a page to move through a density: pick columns, drag values, select a box."""
-    from qaffde.explore import ExplorerServer, make_explorer
+    from qaffde.explore import Explorer, ExplorerServer
     from qaffde.explore.server import is_loopback
 
     density = load_model(model, "marginal", "condition", "sample")
     if not is_loopback(host):
         note(f"anyone who can reach {host} and has the address can look at this model")
+    own = {word: getattr(density, name, None) for name, word in FACTS.items()}
     facts = {"file": model.name, "class": type(density).__name__}
-    facts |= {
-        word: getattr(density, name) for name, word in FACTS.items() if hasattr(density, name)
-    }
-    with ExplorerServer(make_explorer(density), facts, host, port) as server:
+    facts |= {word: value for word, value in own.items() if value is not None}
+    with ExplorerServer(Explorer(density), facts, host, port) as server:
         if json:
             print_facts({"model": str(model), "address": server.address}, as_json=True)
         else:

@@ -23,7 +23,6 @@ from qaffde.cli.options import (
 from qaffde.cli.output import check_output, note, print_facts, progress, usage
 from qaffde.kinds import Kind, Real, as_kind
 from qaffde.schema import Schema
-from qaffde.streams.blocks import Array
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns
 from qaffde.streams.schemas import infer_schema
@@ -87,11 +86,12 @@ def fit(
         raise usage("--stream needs --method qaffde: other methods read all rows at once")
     start = time.perf_counter()
     with open_data(data, header=header) as table, progress() as report:
-        picked = pick_columns(table, columns or None, weights)
-        names = [table.names[j] for j in picked[0]]
+        names, weight_name = pick_columns(table, columns or None, weights)
         kinds = parse_kinds(column, names)
-        schema = infer_schema(table, picked[0], kinds) if table.named and not stream else None
-        rows = TableChunks(table, *picked, missing=missing, progress=report, schema=schema)
+        schema = infer_schema(table, names, kinds) if table.named and not stream else None
+        rows = TableChunks(
+            table, names, weight_name, missing=missing, progress=report, schema=schema
+        )
         model = make_estimator(
             method,
             n_features=features,
@@ -106,7 +106,7 @@ def fit(
         plain = schema is None or schema.is_real
         most = STREAM_BYTES if stream is None and method == "qaffde" and plain else math.inf
         whole = None if stream else rows.collect(most)
-        X, weight = (rows, None) if whole is None else (framed_rows(whole[0], schema), whole[1])
+        X, weight = (rows, None) if whole is None else (rows.frame(whole[0]), whole[1])
         weight = weight if weights else None
         if is_open:
             from qaffde import fit as choose
@@ -123,7 +123,7 @@ def fit(
         print(f"{model.choice_}\n")
     facts = {
         "class": type(model).__name__,
-        **({"columns": rows.column_names, **kinds_of(model)} if json or schema is None else {}),
+        **({"columns": rows.columns, **kinds_of(model)} if json or schema is None else {}),
         "rows": rows.n_kept,
         "missing_values": rows.n_missing,
         "streamed": whole is None,
@@ -133,14 +133,6 @@ def fit(
         "model": str(output),
     }
     print_facts(facts, as_json=json)
-
-
-def framed_rows(X: Array, schema: Schema | None) -> Any:
-    """Rows that were read as a table, if they are ones that it can have."""
-    if schema is None:
-        return X
-    schema.check(X)
-    return schema.decode(X)
 
 
 def make_estimator(method: str, **parameters: Any) -> Any:

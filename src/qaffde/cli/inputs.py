@@ -3,7 +3,7 @@
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ STANDARD = "-"
 
 
 @contextmanager
-def open_data(source: str, *, header: bool | None = None) -> Iterator[Table]:
+def open_data(source: str, *, header: bool | None) -> Iterator[Table]:
     """Table of a file, or of standard input, which is kept on the disk to be read twice."""
     if source != STANDARD:
         yield open_table(source, header=header)
@@ -43,10 +43,9 @@ def rows_for_model(
     wanted, picked = names_in(model), columns or None
     have, _ = pick_columns(table, picked)
     if wanted is not None and table.named:
-        places = {table.names[j]: j for j in have}
-        lacking = [name for name in wanted if name not in places]
+        lacking = sorted({*wanted} - {*have}, key=wanted.index)
         if not lacking:
-            have = [places[name] for name in wanted]
+            have = wanted
         elif picked is None:
             raise DataError(
                 f"{table.label} lacks the model's columns {', '.join(lacking)}; say with columns= "
@@ -57,25 +56,18 @@ def rows_for_model(
             f"the model has {model.n_features_in_} columns and {table.label} has {len(have)}; "
             "pick them with columns="
         )
-    if missing == "impute":
-        missing = _filler(model)
     schema = getattr(model, "schema_", None)
-    return TableChunks(table, have, missing=missing, schema=schema)
-
-
-def _filler(model: Any) -> Callable[[Array], Array]:
-    """Function that fills missing values with a model's exact conditional mean."""
-    if not hasattr(model, "impute"):
+    if missing == "impute" and not hasattr(model, "impute"):
         raise DataError(
             f"{type(model).__name__} has no conditional mean to fill gaps with; use missing=drop"
         )
 
     def fill(rows: Array) -> Array:
         filled = model.impute(framed_for(model, rows), method="mean")
-        schema = getattr(model, "schema_", None)
         return np.asarray(filled) if schema is None else schema.encode(filled)
 
-    return fill
+    missing = fill if missing == "impute" else missing
+    return TableChunks(table, have, missing=missing, schema=schema)
 
 
 def load_model(path: Path, *needs: str) -> Any:
@@ -104,15 +96,14 @@ def parse_values(
     found: dict[int, list[Any]] = {}
     for text in texts:
         column, _, values = text.rpartition("=")
-        if not column:
+        columns = find_columns([column], names, "the model") if column else []
+        parts = values.split(",") if several else [values]
+        own = {j: [_value(model, j, part) for part in parts] for j in columns}
+        if not own or any(None in given for given in own.values()):
             raise usage(f"{wanted}; got {text!r}")
-        for j in find_columns([column], names, "the model"):
-            if j in found:
-                raise usage(f"the column {names[j]!r} has two values")
-            parts = values.split(",") if several else [values]
-            found[j] = [_value(model, j, part) for part in parts]
-            if None in found[j]:
-                raise usage(f"{wanted}; got {text!r}")
+        for j in own.keys() & found.keys():
+            raise usage(f"the column {names[j]!r} has two values")
+        found |= own
     return found
 
 

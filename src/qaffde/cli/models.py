@@ -1,6 +1,5 @@
 """``qaffde sample``, ``marginal``, ``condition`` and ``info``: what a model says alone."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -48,7 +47,9 @@ def marginal(
     json: Json = False,
 ) -> None:
     """Write the exact density of some columns, the others integrated out."""
-    density, names = _source(model, output, "marginal")
+    check_output(output, model)
+    density = load_model(model, "marginal")
+    names = column_names(density)
     chosen = find_columns(columns, names, "the model")
     density.marginal(chosen).save(output.resolve())
     print_facts({"columns": [names[j] for j in chosen], "model": str(output)}, as_json=json)
@@ -62,7 +63,9 @@ def condition(
     json: Json = False,
 ) -> None:
     """Write the exact density of the other columns, where some have given values."""
-    density, names = _source(model, output, "condition")
+    check_output(output, model)
+    density = load_model(model, "condition")
+    names = column_names(density)
     wanted = f"a condition is COLUMN=VALUE, such as {names[0]}=1.5"
     given = {j: value for j, (value,) in parse_values(density, values, names, wanted).items()}
     density.condition(given).save(output.resolve())
@@ -70,13 +73,6 @@ def condition(
     said = {names[j]: value for j, value in given.items()}
     listed = said if json else [f"{name} = {shown(value)}" for name, value in said.items()]
     print_facts({"columns": rest, "given": listed, "model": str(output)}, as_json=json)
-
-
-def _source(model: Path, output: Path, need: str) -> tuple[Any, list[str]]:
-    """Density of a model file that has a method, and names of its columns."""
-    check_output(output, model)
-    density = load_model(model, need)
-    return density, column_names(density)
 
 
 LEARNED = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")

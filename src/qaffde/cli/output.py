@@ -34,13 +34,13 @@ MENDABLE = ValueError, TypeError, ArithmeticError, ImportError, OSError, MemoryE
 def reporting() -> Iterator[None]:
     """Turn what a person can correct into one line and exit code 1; warnings into notes."""
     with warnings.catch_warnings(), _unwinding():
-        warnings.showwarning = _note_warning
+        warnings.showwarning = lambda message, *_, **__: note(shortened(message))
         try:
             yield
         except typer.Exit:
             raise
         except BrokenPipeError:  # who read our output has gone
-            os.dup2(os.open(os.devnull, os.O_WRONLY), _descriptor(sys.stdout))
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from None
         except MENDABLE as error:
             typer.echo(f"error: {message_of(error)}", err=True)
@@ -82,17 +82,6 @@ def _unwinding() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
-
-
-def _note_warning(message: Any, *_: Any, **__: Any) -> None:
-    note(shortened(message))
-
-
-def _descriptor(stream: Any) -> int:
-    try:
-        return int(stream.fileno())
-    except (OSError, AttributeError, ValueError):
-        return os.open(os.devnull, os.O_WRONLY)
 
 
 def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:

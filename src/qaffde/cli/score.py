@@ -35,15 +35,14 @@ def score(
 
     With --json and no -o, only a summary is printed.
     """
-    with open_sink(output, model, data, json=json) as write:
-        density = load_model(model)
-        total, low, high = 0.0, np.inf, -np.inf
-        with open_data(data, header=header) as table:
-            rows = rows_for_model(table, density, columns, missing)
-            for batch, log_p in scored(density, rows, LOG_DENSITY):
-                write(with_columns(batch.table, {LOG_DENSITY: log_p}))
-                total += float(log_p.sum())
-                low, high = log_p.min(initial=low), log_p.max(initial=high)
+    density, total, low, high = load_model(model), 0.0, np.inf, -np.inf
+    source = open_data(data, header=header)
+    with open_sink(output, model, data, json=json) as write, source as table:
+        rows = rows_for_model(table, density, columns, missing)
+        for batch, log_p in scored(density, rows, LOG_DENSITY):
+            write(with_columns(batch.table, {LOG_DENSITY: log_p}))
+            total += float(log_p.sum())
+            low, high = log_p.min(initial=low), log_p.max(initial=high)
     note_missing(rows)
     if json:
         facts = {
@@ -88,22 +87,23 @@ def anomalies(
         if share is not None and not 0 < share < 1:
             raise usage(f"{name} must lie between 0 and 1, got {share}")
     found: list[dict[str, Any]] = []
-    n_anomalies = 0
-    with open_sink(output, model, data, json=json) as write:
-        density, limit = load_model(model), threshold
-        with open_data(data, header=header) as table:
-            rows = rows_for_model(table, density, columns, missing)
-            if fraction is not None:
-                limit = _lowest_share(density, rows, fraction)
-            elif limit is None:
-                limit = natural_limit(density, false_alarms, seed)
-            for batch, log_p in scored(density, rows, ROW, LOG_DENSITY, *([ANOMALY] * all_rows)):
-                low = log_p < limit
-                write(_judged(batch, log_p, low, all_rows=all_rows))
-                n_anomalies += int(low.sum())
-                if json and output is None:
-                    judged = zip(batch.number, log_p.tolist(), low, strict=True)
-                    found += [{ROW: row, LOG_DENSITY: p} for row, p, is_low in judged if is_low]
+    density, n_anomalies, limit = load_model(model), 0, threshold
+    source = open_data(data, header=header)
+    with open_sink(output, model, data, json=json) as write, source as table:
+        rows = rows_for_model(table, density, columns, missing)
+        if fraction is not None:
+            limit = _lowest_share(density, rows, fraction)
+        elif limit is None:
+            limit = natural_limit(density, false_alarms, seed)
+        for batch, log_p in scored(density, rows, ROW, LOG_DENSITY, *([ANOMALY] * all_rows)):
+            low, number = log_p < limit, np.array(batch.number)
+            flag = {ANOMALY: low.astype(np.int8)} if all_rows else {}
+            judged = with_columns(batch.table, {ROW: number, LOG_DENSITY: log_p, **flag})
+            write(judged if all_rows else judged.filter(import_pyarrow().array(low)))
+            n_anomalies += int(low.sum())
+            if json and output is None:
+                pairs = zip(number[low].tolist(), log_p[low].tolist(), strict=True)
+                found += [{ROW: row, LOG_DENSITY: p} for row, p in pairs]
     note_missing(rows)
     if json:
         facts: dict[str, Any] = {
@@ -121,7 +121,7 @@ def anomalies(
 def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Block, Array]]:
     """Batches of rows and their log-densities; with all columns but those to be added."""
     table = rows.table
-    others = [j for j, name in enumerate(table.names) if name not in added]
+    others = [name for name in table.names if name not in added]
     with progress() as report:
         for batch in rows.batches(*others):
             X = batch.rows
@@ -131,10 +131,8 @@ def scored(model: Any, rows: TableChunks, *added: str) -> Iterator[tuple[Block, 
 
 def with_columns(batch: Any, columns: dict[str, NDArray[Any]]) -> Any:
     """Batch without old columns of these names, and with the new ones at its end."""
-    pa = import_pyarrow()
-    kept = [name for name in batch.schema.names if name not in columns]
-    arrays = [*(batch.column(name) for name in kept), *(pa.array(v) for v in columns.values())]
-    return pa.RecordBatch.from_arrays(arrays, names=[*kept, *columns])
+    kept = {name: batch[name] for name in batch.schema.names if name not in columns}
+    return import_pyarrow().RecordBatch.from_pydict(kept | columns)
 
 
 def natural_limit(model: Any, false_alarms: float | None, seed: int) -> float:
@@ -154,10 +152,3 @@ def _lowest_share(model: Any, rows: TableChunks, share: float) -> float:
     scores = np.sort(np.concatenate([log_p for _, log_p in scored(model, rows)]))
     count = max(1, round(share * len(scores)))
     return float(scores[count]) if count < len(scores) else float("inf")
-
-
-def _judged(batch: Block, log_p: Array, low: NDArray[np.bool_], *, all_rows: bool) -> Any:
-    columns: dict[str, NDArray[Any]] = {ROW: np.array(batch.number), LOG_DENSITY: log_p}
-    if all_rows:
-        return with_columns(batch.table, columns | {ANOMALY: low.astype(np.int8)})
-    return with_columns(batch.table, columns).filter(import_pyarrow().array(low))

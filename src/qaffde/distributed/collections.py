@@ -132,27 +132,27 @@ def score_samples(model: DensityEstimator, X: Any) -> Any:
 
     declare_columns(model, X.shape[1], column_names(X), reset=False)
     meta = pd.Series(name="log_density", dtype=np.float64)
-    return X.map_partitions(log_density_series, shared, meta=meta)
-
-
-def log_density_series(rows: Any, model: DensityEstimator, partition_info: dict[str, Any]) -> Any:
-    """Log-densities of a partition of a data frame."""
-    import pandas as pd
-
-    names = [str(name) for name in rows.columns]
-    found = log_densities(rows, model, [partition_info["number"]], names)
-    return pd.Series(found, index=rows.index, name="log_density")
+    return X.map_partitions(log_densities, shared, meta=meta)
 
 
 def log_densities(
-    rows: Any, model: DensityEstimator, block_id: Sequence[int], names: list[str] | None = None
-) -> NDArray[np.float64]:
-    """Log-densities of a partition, which may have no rows; errors name it."""
-    if not len(rows):
-        return np.empty(0)
-    as_block(rows, None, block_id[0], names)
-    found: NDArray[np.float64] = with_number(block_id[0], model.score_samples, rows)
-    return found
+    rows: Any,
+    model: DensityEstimator,
+    block_id: Sequence[int] = (),
+    partition_info: dict[str, Any] | None = None,
+) -> Any:
+    """Log-densities of a block of an array or a partition of a data frame; errors name it."""
+    number = block_id[0] if partition_info is None else partition_info["number"]
+    names = None if partition_info is None else [str(name) for name in rows.columns]
+    found = np.empty(0)
+    if len(rows):  # a partition may have none
+        as_block(rows, None, number, names)
+        found = with_number(number, model.score_samples, rows)
+    if names is None:
+        return found
+    import pandas as pd
+
+    return pd.Series(found, index=rows.index, name="log_density")
 
 
 def sample(

@@ -1,8 +1,9 @@
 """Partitions of Dask's arrays and data frames, and sums over them by a tree."""
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -11,17 +12,8 @@ import torch
 from torch import Tensor
 
 from qaffde.extras import import_extra
-from qaffde.selection.summary import (
-    MANY_ROWS,
-    SAMPLE_ROWS,
-    TOO_FEW,
-    Check,
-    Part,
-    Source,
-    Summary,
-    Value,
-    accept,
-)
+from qaffde.selection.sources import MANY_ROWS, TOO_FEW
+from qaffde.selection.summary import Check, Part, Source, Summary, Value, accept
 from qaffde.streams.blocks import Block, as_part, checked
 
 FAN_IN = 8
@@ -114,27 +106,17 @@ class DaskSource(Source):
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, or an estimate of it from some partitions."""
-        return self._summary(seed, check, SAMPLE_ROWS, brief=brief)
-
-    def _summary(self, seed: int, check: Check, max_rows: int, *, brief: bool = False) -> Summary:
-        n_parts = len(self.parts)
-        some = [0] if brief else self._drawn(seed)
-        task = partial(summarize_part, check=check, seed=seed, max_rows=max_rows)
+        n_parts, task = len(self.parts), self.task(seed, check)
+        drawn = np.random.default_rng(seed).choice(n_parts, self.n_summarized, replace=False)
+        some = [0] if brief else sorted(drawn.tolist())
         found: Summary | None = self._total(task, some)
         if len(some) < n_parts and (found is None or found.moments.n < self.minimum):
-            some = list(range(n_parts))
+            some = [*range(n_parts)]
             found = self._total(task, some)
         if found is None or found.moments.n < self.minimum:
             raise ValueError(TOO_FEW)
         summary = found.sorted_by_keys()
         return replace(summary, moments=summary.moments.scaled(n_parts / len(some)))
-
-    def _drawn(self, seed: int) -> list[int]:
-        n = len(self.parts)
-        if not self.partly_seen:
-            return list(range(n))
-        drawn = np.random.default_rng(seed).choice(n, self.n_summarized, replace=False)
-        return sorted(drawn.tolist())
 
     def total(self, task: Callable[[Part], Value]) -> Value:
         """Sum of a task over all partitions, by a tree."""
@@ -145,21 +127,18 @@ class DaskSource(Source):
 
     def rows(self, seed: int) -> tuple[Tensor, Tensor]:
         """A sample of a million rows."""
-        sample = self._summary(seed, accept, MANY_ROWS)
+        large = copy(self)
+        large.max_rows = MANY_ROWS
+        sample = large.summarize(seed)
         return sample.rows, sample.weight
 
-    def _total(self, task: Callable[[Part], Value], some: Sequence[int]) -> Value | None:
+    def _total(self, task: Callable[[Part], Value], some: Sequence[int]) -> Any:
         """Sum of a task over some partitions; None where they have no rows."""
         delayed = import_dask().delayed
-        given = delayed(task, traverse=False)
-        found = [
-            delayed(on_part)(given, self.parts[number], self.weights[number], number, self.names)
-            for number in some
-        ]
+        given, part = delayed(task, traverse=False), delayed(on_part)
+        found = [part(given, self.parts[k], self.weights[k], k, self.names) for k in some]
         root = tree(found, delayed(total))
-        computed = root.compute() if self.client is None else self.client.compute(root).result()
-        result: Value | None = computed
-        return result
+        return root.compute() if self.client is None else self.client.compute(root).result()
 
 
 def tree(parts: list[Any], combine: Callable[[list[Any]], Any]) -> Any:
@@ -186,11 +165,7 @@ def total(found: Iterable[Any]) -> Any:
 
 
 def on_part(
-    task: Callable[[Part], Any],
-    rows: Any,
-    weight: Any,
-    number: int,
-    names: list[str] | None,
+    task: Callable[[Part], Any], rows: Any, weight: Any, number: int, names: list[str] | None
 ) -> Any:
     """Result of a task on one partition, None if that has no rows; its errors name it."""
     block = as_block(rows, weight, number, names)
@@ -198,13 +173,6 @@ def on_part(
         return None
     part = torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
     return with_number(number, task, part)
-
-
-def summarize_part(part: Part, check: Check, seed: int, max_rows: int) -> Summary:
-    """Summary of one partition."""
-    rows, weight, number = part
-    check(rows, number)
-    return Summary.of(rows, weight, seed, max_rows)
 
 
 def with_number(number: int, function: Callable[..., Any], *args: Any) -> Any:

@@ -10,7 +10,8 @@ import torch.distributed.nn  # noqa: F401 (before there is a group, which it wou
 from numpy.typing import ArrayLike
 
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
-from qaffde.selection.summary import MemorySource, as_source
+from qaffde.selection.sources import as_source
+from qaffde.selection.summary import MemorySource
 from qaffde.training.run import ALONE, Peers
 
 Model = TypeVar("Model", bound=QAFFDESGD)

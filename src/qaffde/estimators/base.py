@@ -1,8 +1,8 @@
-"""Base class of the density estimators: validation, scoring and files."""
+"""Base classes of the density estimators: validation and scoring, plans."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 from torch import Generator, Tensor
 
 from qaffde.frames import as_frame
-from qaffde.nn import Density, StandardizedDensity
+from qaffde.nn import Density
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.parameters import (
     DOUBLE,
@@ -35,14 +35,15 @@ from qaffde.parameters import (
 )
 from qaffde.schema import Schema
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Summary, select
-from qaffde.selection.plan import check_plan
-from qaffde.selection.summary import ChunkSource, MemorySource, Source
-from qaffde.streams import LARGE, as_chunks
+from qaffde.selection.sources import ChunkSource
+from qaffde.selection.summary import MemorySource, Source
+from qaffde.streams import LARGE, Chunks, as_chunks
 from qaffde.streams.names import framed
 from qaffde.training import TrainingConfig
 from qaffde.training.run import Run
 
 Array = NDArray[np.float64]
+RowsLike = ArrayLike | Chunks | Source
 WIDTH = 1000
 """Numbers that a density of unknown build is taken to compute for a row."""
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -70,65 +71,30 @@ def declare_columns(estimator: BaseEstimator, n: int, names: Any, *, reset: bool
     validate_data(estimator, framed(np.zeros((1, n)), names), reset=reset)
 
 
-CONFIGS = {"training": TrainingConfig, "policy": SelectionPolicy, "compute": ComputeConfig}
 SPECIFIED = [field.name for field in fields(ModelSpec)]
 
 
-def check_configs(model: BaseEstimator) -> dict[str, Any]:
+def check_configs(model: Any) -> dict[str, Any]:
     """Parameters of an estimator, once its configurations and time limit are checked."""
     given = model.get_params(deep=False)
-    for name in CONFIGS.keys() & given.keys():
-        check_kind(name, given[name], CONFIGS[name])
+    training = type(getattr(model, "default_training", TrainingConfig()))
+    kinds = {"training": training, "policy": SelectionPolicy, "compute": ComputeConfig}
+    for name in kinds.keys() & given.keys():
+        check_kind(name, given[name], kinds[name])
     check_positive("time_limit", given["time_limit"], optional=True)
     return dict(given)
 
 
-def spec_of(model: BaseEstimator, **fixed: Any) -> ModelSpec:
+def spec_of(model: Any, **fixed: Any) -> ModelSpec:
     """Specification of an estimator's parameters and of those that it fixes, checked."""
     given = check_configs(model)
     own = {name: given[name] for name in SPECIFIED if name in given}
     return ModelSpec(**{**own, **fixed})
 
 
-def takes_tables(model: Any) -> bool:
-    """Whether the parameters of an estimator leave kinds of columns, and gaps, to a mixture."""
-    try:
-        spec_of(model).check_mixture()
-    except ValueError:
-        return False
-    return True
-
-
-def kinds_of(model: Any) -> Any:
-    """Kinds that an estimator asks for; all are real where its parameters ask for features."""
-    is_auto = isinstance(model.columns, str) and model.columns == "auto"
-    return None if is_auto and not takes_tables(model) else model.columns
-
-
-def given_plan(model: Any, source: Source, method: str) -> Plan | None:
-    """The plan that an estimator was given, if it is one of this method for these columns."""
-    if model.plan is None:
-        return None
-    return check_plan(model.plan, method, source.n_columns, source.schema)
-
-
-def selected_plan(
-    model: Any, summary: Summary, spec: ModelSpec, seed: int, run: Run | None
-) -> Plan:
-    """Plan that is selected with the parameters of an estimator."""
-    return select(
-        summary,
-        spec,
-        policy=model.policy,
-        compute=model.compute or DOUBLE,
-        seed=seed,
-        names=getattr(model, "feature_names_in_", None),
-        run=run,
-    )
-
-
 def training_of(model: Any) -> TrainingConfig:
-    """Training settings of an estimator, whose kind is checked."""
+    """Training settings of an estimator, once its configurations are checked."""
+    check_configs(model)
     usual = getattr(model, "default_training", TrainingConfig())
     config: TrainingConfig = usual if model.training is None else model.training
     if config.checkpoint is not None and model.random_state is None:
@@ -139,28 +105,57 @@ def training_of(model: Any) -> TrainingConfig:
     return config
 
 
+def read_numbers(
+    model: Any,
+    X: Any,
+    schema: Schema | None,
+    *,
+    reset: bool = False,
+    check: bool = False,
+    ensure_all_finite: bool | str = True,
+    minimum: int = 1,
+) -> Array:
+    """Rows of shape (n, d) as numbers, at least `minimum`; a `schema` encodes those of a table.
+
+    Their columns must be those of the fit or, to `reset`, are from now on. To `check` is to reject
+    values that the schema does not have.
+    """
+    how: Any = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
+    how["ensure_all_finite"] = ensure_all_finite
+    if schema is None:
+        return validate_data(model, X, reset=reset, **how)
+    validate_data(model, X, reset=reset, skip_check_array=True)
+    rows = schema.encode(X)
+    if check:
+        schema.check(rows)
+    return check_array(rows, input_name="X", **how)
+
+
+def read_weight(sample_weight: ArrayLike | None, rows: ArrayLike) -> Array:
+    """Weights of shape (n,), ones by default."""
+    how: Any = {"dtype": np.float64, "ensure_non_negative": True}
+    weight = _check_sample_weight(sample_weight, rows, **how)
+    check_sum(weight)
+    return weight
+
+
 def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
     """Log-density of rows of shape (n, d), compiled where the density has a closed formula."""
     compiled = compiled_score(density, compute.torch_dtype, compute.device)
     if compiled is not None and len(rows) <= FEW_ROWS:
         return compiled.of_few(rows)
-    if compiled is None:
-        compute, score, width = DOUBLE, density.log_prob, WIDTH
-    else:
-        score, width = compiled, compiled.width
-    size = compute.rows(width)
+    compute = DOUBLE if compiled is None else compute
+    score = compiled or density.log_prob
+    size = compute.rows(WIDTH if compiled is None else compiled.width)
     with torch.no_grad():
         blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
         log_p = torch.cat([score(x) for x in blocks])
     return log_p.double().cpu().numpy()
 
 
+@guard
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
-    """Density estimator with a fitted torch density behind a scikit-learn interface.
-
-    Subclasses set ``density_``, a :class:`qaffde.nn.Density` of the data's columns in their own
-    units, in ``fit``.
-    """
+    """Density estimator whose ``fit`` sets ``density_``, a torch density in the data's units."""
 
     density_: Density
     ensure_all_finite: bool | str = True
@@ -177,7 +172,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         """Fit the density to the rows of `X`."""
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """Log-density of each row.
+        """Log-density of each row, of shape (n,).
 
         It is against the product of Lebesgue measure, for real and periodic columns, and
         counting measure, for integers, categories and atoms.
@@ -185,12 +180,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         Parameters
         ----------
         X : array-like of shape (n, d), or a data frame with the columns of the fit
-            A row with gaps (NaN) has the marginal density of what it has, where the estimator
-            has marginals.
-
-        Returns
-        -------
-        ndarray of shape (n,)
+            A row with gaps (NaN) has the marginal density of what it has, where there is one.
         """
         if "density_" not in vars(self):
             check_is_fitted(self)
@@ -200,29 +190,19 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _numbers(self, X: Any, *, ensure_all_finite: bool | str = True) -> Array:
         """Rows of shape (n, d) as numbers, once their columns are known to be those of the fit."""
-        how = {"dtype": np.float64, "order": "C", "ensure_all_finite": ensure_all_finite}
-        if self.schema_ is None:
-            return cast("Array", validate_data(self, X, reset=False, **how))
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return cast("Array", check_array(self.schema_.encode(X), input_name="X", **how))
+        return read_numbers(self, X, self.schema_, ensure_all_finite=ensure_all_finite)
 
     def _table(self, rows: Array) -> Any:
         """Numbers of shape (n, d) as a table like that of the fit."""
         return rows if self.schema_ is None else self.schema_.decode(rows)
 
-    def _is_ready(self, X: object) -> bool:
+    def _is_ready(self, X: Any) -> bool:
         """Whether rows need no validation, which takes longer than scoring one row."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype == np.float64
-            and X.ndim == 2
-            and X.shape[1] == getattr(self, "n_features_in_", None)
-            and len(X) > 0
-            and X.flags.c_contiguous
-            and not hasattr(self, "feature_names_in_")
-            and self.schema_ is None
-            and bool(np.isfinite(X).all())
-        )
+        if type(X) is not np.ndarray or self.schema_ or hasattr(self, "feature_names_in_"):
+            return False
+        is_matrix = X.dtype == np.float64 and X.ndim == 2 and X.flags.c_contiguous
+        fits = is_matrix and len(X) and X.shape[1] == getattr(self, "n_features_in_", None)
+        return bool(fits and np.isfinite(X).all())
 
     def _log_density(self, rows: Array) -> Array:
         """Log-density of rows that need no check: those of a caller, checked, or drawn here."""
@@ -233,16 +213,12 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return getattr(self, "compute", None) or DOUBLE
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Mean log-likelihood of the rows.
-
-        The mean, as in :class:`sklearn.mixture.GaussianMixture`, and not the sum that
-        :class:`sklearn.neighbors.KernelDensity` returns: it compares across sample sizes.
+        """Mean log-likelihood of the rows, as in :class:`sklearn.mixture.GaussianMixture`.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-        y : None
-            Ignored.
+        y : ignored
         """
         return float(self.score_samples(X).mean())
 
@@ -269,37 +245,22 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
 
     def _draw(self, n: int, generator: Generator) -> Tensor:
         """Draws of shape (n, d), in the units of the data."""
-        return draw(cast("StandardizedDensity", self.density_), n, generator)
+        outer: Any = self.density_
+        return outer.location + outer.scale * outer.density.sample(n, generator)
 
     def _validated(
-        self,
-        X: ArrayLike,
-        sample_weight: ArrayLike | None,
-        *,
-        minimum: int = 2,
-        reset: bool = True,
+        self, X: Any, sample_weight: ArrayLike | None, *, minimum: int = 2, reset: bool = True
     ) -> tuple[Tensor, Tensor, Schema | None]:
         """Rows and weights as float64 tensors, and the schema of their columns.
 
-        Rows without weight, or without any value, are dropped. At least `minimum` rows must be
-        left. Their columns are those of the fit from now on, or unless `reset` must be those of
-        the fit so far.
+        Rows without weight, or without any value, are dropped; at least `minimum` must be left.
+        Their columns must be those of the fit so far or, to `reset`, are from now on.
         """
-        how = {"dtype": np.float64, "order": "C", "ensure_min_samples": minimum}
         gaps_fit = reset or self.plan_.schema is not None
-        how["ensure_all_finite"] = self.ensure_all_finite if gaps_fit else True
-        schema, rows = self._schema(X) if reset else self.schema_, cast("Any", None)
-        if schema is None:
-            rows = validate_data(self, X, reset=reset, **how)
-        else:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            numbers = schema.encode(X)
-            schema.check(numbers)
-            rows = check_array(numbers, input_name="X", **how)
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
-        check_sum(weight)
+        how: Any = {"ensure_all_finite": self.ensure_all_finite if gaps_fit else True}
+        schema = self._schema(X) if reset else self.schema_
+        rows = read_numbers(self, X, schema, reset=reset, check=True, minimum=minimum, **how)
+        weight = read_weight(sample_weight, rows)
         gaps = np.isnan(rows)
         kept = (weight > 0) & ~gaps.all(1)
         if gaps.any() and schema is None:
@@ -323,10 +284,8 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return plan.schema
         columns = self._kinds()
         asked = not isinstance(columns, str | None) or columns not in ("auto", None)
-        is_array = isinstance(X, np.ndarray)
-        if not asked and (is_array or as_frame(X) is None):
-            return None
-        return Schema.infer(X, columns)
+        is_frame = not isinstance(X, np.ndarray) and as_frame(X) is not None
+        return Schema.infer(X, columns) if asked or is_frame else None
 
     def _kinds(self) -> Any:
         """Kinds of columns that were asked for."""
@@ -337,12 +296,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
         return names if names is None or columns is None else names[columns]
 
     def _source(
-        self,
-        X: Any,
-        sample_weight: ArrayLike | None,
-        *,
-        minimum: int = 2,
-        reset: bool = True,
+        self, X: Any, sample_weight: ArrayLike | None, *, minimum: int = 2, reset: bool = True
     ) -> Source:
         """Rows in memory, checked, or a source of them, which is checked as it is read."""
         is_small = isinstance(X, np.ndarray) and X.size <= LARGE
@@ -354,21 +308,62 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             return MemorySource(rows, weight, schema=schema)
         declare_columns(self, X.n_columns, X.names, reset=reset)
         if X.schema is None:
-            X.schema = self._real_schema(X)
+            names = range(X.n_columns) if X.names is None else X.names
+            X.schema = Schema.of_reals(self._kinds(), list(names))
         if reset:
             self.schema_ = None
         return X
 
-    def _real_schema(self, source: Source) -> Schema | None:
-        """Known ends of the columns of a source, all of which are real."""
-        names = range(source.n_columns) if source.names is None else source.names
-        return Schema.of_reals(self._kinds(), list(names))
 
+@dataclass(eq=False, repr=False)
+class PlanMixin:
+    """Parameters of the density estimators that select a plan, and what the plan says."""
 
-guard(DensityEstimator)
+    n_features: int | str = "auto"
+    bandwidth: Any = "auto"
+    rank: int | float | str = "auto"
+    features: str = "auto"
+    base_measure: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    transformation: Any = "auto"
+    plan: Plan | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    compute: ComputeConfig | None = None
+    random_state: Any = None
+    plan_: Plan = field(init=False)
 
+    @property
+    def bandwidth_(self) -> Array:
+        """Bandwidth of shape (d,), in the units of the data, of mapped columns or of the code."""
+        return cast("Array", (self.plan_.bandwidth * self.plan_.scale).numpy())
 
-def draw(density: StandardizedDensity, n: int, generator: Generator) -> Tensor:
-    """Draws of shape (n, d), in the units of the data, where the density inside has draws."""
-    z: Tensor = density.density.sample(n, generator)  # type: ignore[operator]
-    return density.location + density.scale * z
+    @property
+    def base_measure_(self) -> str:
+        """Name of the base measure."""
+        return self.plan_.base_measure
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = self._takes_tables()
+        return tags
+
+    def _takes_tables(self) -> bool:
+        """Whether the parameters leave kinds of columns, and gaps, to a mixture."""
+        try:
+            spec_of(self).check_mixture()
+        except ValueError:
+            return False
+        return True
+
+    def _kinds(self) -> Any:
+        """Kinds that were asked for; all are real where the parameters ask for features."""
+        is_auto = isinstance(self.columns, str) and self.columns == "auto"
+        return None if is_auto and not self._takes_tables() else self.columns
+
+    def _select(self, summary: Summary, spec: ModelSpec, seed: int, run: Run | None) -> Plan:
+        names: Any = getattr(self, "feature_names_in_", None)
+        settings: Any = {"policy": self.policy, "compute": self.compute or DOUBLE}
+        return select(summary, spec, **settings, seed=seed, names=names, run=run)

@@ -14,7 +14,6 @@ from torch import Generator, Tensor
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import (
     Column,
-    Region,
     check_box,
     resolve_columns,
     resolve_condition,
@@ -29,10 +28,7 @@ from qaffde.schema import Schema
 
 
 class BornEstimator(FileMixin, DensityEstimator):
-    """Density estimator with the exact calculus of sums of trigonometric terms.
-
-    Every operation needs a finite base measure: box, Gaussian or mixture.
-    """
+    """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"
 
@@ -49,10 +45,6 @@ class BornEstimator(FileMixin, DensityEstimator):
         ----------
         columns : iterable of int or str
             Numbers or names.
-
-        Returns
-        -------
-        DerivedDensity
         """
         density = self._mixture()
         keep = resolve_columns(columns, density.n_dims, self._names())
@@ -66,83 +58,72 @@ class BornEstimator(FileMixin, DensityEstimator):
         Parameters
         ----------
         values : dict of {int or str: value or array of shape (m,)}
-            Value of each given column: a number, or the label of a category. Arrays stand for m
-            conditions at once.
+            Value of each given column: a number, or the label of a category; or m of them.
 
         Returns
         -------
         DerivedDensity, or a list of m of them where values are arrays
-            They share their matrices: many conditions need little memory. To score or fill many
-            rows, each under its own condition, :meth:`conditional_score_samples` and
-            :meth:`impute` are faster.
+            To score or fill many rows, each under its own condition,
+            :meth:`conditional_score_samples` and :meth:`impute` are faster.
         """
         density = self._mixture()
-        columns, given, many = resolve_condition(
-            values, density.n_dims, self._names(), self.schema_
-        )
-        rest = [c for c in range(density.n_dims) if c not in columns]
-        conditionals = (density.condition(columns, row) for row in torch.as_tensor(given))
-        found = [self._derived(conditional, rest) for conditional in conditionals]
+        n, names = density.n_dims, self._names()
+        columns, given, many = resolve_condition(values, n, names, self.schema_)
+        rest = [c for c in range(n) if c not in columns]
+        rows = torch.as_tensor(given)
+        found = [self._derived(density.condition(columns, row), rest) for row in rows]
         return found if many else found[0]
 
     def conditional_score_samples(self, X: ArrayLike, given: Iterable[Column]) -> Array:
-        """Log-density of each row's other columns, given that row's values of some columns.
+        """Log-density (n,) of each row's other columns, given that row's values of some columns.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         given : iterable of int or str
             Columns to condition on.
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         rows = self._rows(X)
         columns = resolve_columns(given, rows.shape[1], self._names())
         if len(columns) == rows.shape[1]:
             raise ValueError("every column is given: no column is left to have a density")
         order = [*columns, *(c for c in range(rows.shape[1]) if c not in columns)]
-        return (
-            self._mixture().reordered(order).log_prob_given(rows[:, order], len(columns)).numpy()
-        )
+        density = self._mixture().reordered(order)
+        return density.log_prob_given(rows[:, order], len(columns)).numpy()
 
     def probability(self, lower: Any, upper: Any = None, *, return_error: bool = False) -> Any:
         """Probability of the box between `lower` and `upper`, or of a region of some columns.
 
-        Columns with two infinite ends are integrated out first. On the others it is a closed form
-        or a quadrature to rounding, exact to 1e-9, where that takes less than about half a
-        second: always in one column, nearly always for a box base and in two columns. Otherwise
-        it is a mean over quasi-random points in the box, which is unbiased, and `return_error`
-        says how close it is.
+        Columns with two infinite ends are integrated out first. On the others it is exact to 1e-9
+        where that takes less than about half a second: always in one column, nearly always for a
+        box base and in two columns. Otherwise it is an unbiased mean over quasi-random points in
+        the box.
 
         Parameters
         ----------
         lower, upper : float or array-like of shape (d,)
             May be infinite. Or, in place of both, a dict of {column: values}: a pair
-            ``(lower, upper)`` with None for an open end, a value, or a list of values; real
-            columns take a pair. A pair of a periodic column may go over its cut: ``(22, 4)``.
+            ``(lower, upper)`` with None for an open end, a value, or a list of values. A pair of a
+            periodic column may go over its cut: ``(22, 4)``.
         return_error : bool, default=False
             Whether to return the error as well.
 
         Returns
         -------
-        probability : float
-        error : float
-            Zero where the probability is exact. Otherwise half the width of its 99 % confidence
-            interval. Only with `return_error`.
+        probability, error : float
+            The error, only with `return_error`, is zero where the probability is exact, otherwise
+            half the width of its 99 % confidence interval.
         """
         density: Any = self._mixture()
         if isinstance(lower, Mapping):
             if upper is not None:
                 raise ValueError("a region is one dict: {column: (lower, upper), ...}")
-            box = resolve_region(lower, density.n_dims, self._names(), self.schema_)
+            *ends, masks = resolve_region(lower, density.n_dims, self._names(), self.schema_)
         else:
-            low, high = check_box(lower, upper, density.n_dims)
-            box = Region(low[None], high[None])
-        ends = [torch.as_tensor(box.lower), torch.as_tensor(box.upper)]
-        sets = [{k: torch.as_tensor(v) for k, v in box.sets.items()}] if box.sets else []
-        value, error = (float(part.sum()) for part in density.probability(*ends, *sets))
+            ends, masks = [end[None] for end in check_box(lower, upper, density.n_dims)], {}
+        sets = [{k: torch.as_tensor(mask) for k, mask in masks.items()}] if masks else []
+        found = density.probability(*map(torch.as_tensor, ends), *sets)
+        value, error = (float(part.sum()) for part in found)
         return (value, error) if return_error else value
 
     def cdf(self, X: ArrayLike, *, return_error: bool = False) -> Any:
@@ -154,12 +135,6 @@ class BornEstimator(FileMixin, DensityEstimator):
             Infinite values are allowed.
         return_error : bool, default=False
             Whether to return the error of each row as well.
-
-        Returns
-        -------
-        cdf : ndarray of shape (n,)
-        error : ndarray of shape (n,)
-            As in :meth:`probability`. Only with `return_error`.
         """
         rows = self._rows(X, ensure_all_finite=False)
         if rows.isnan().any():
@@ -168,16 +143,12 @@ class BornEstimator(FileMixin, DensityEstimator):
         return (value, error) if return_error else value
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles of a density of one column.
+        """Quantiles of a density of one column, of the shape of `q`.
 
         Parameters
         ----------
         q : float or array-like
             Probabilities in [0, 1].
-
-        Returns
-        -------
-        ndarray of the shape of `q`
         """
         density = self._mixture()
         if density.n_dims != 1:
@@ -207,7 +178,6 @@ class BornEstimator(FileMixin, DensityEstimator):
         Returns
         -------
         ndarray of shape (n, d), or a data frame like that of the fit
-            A copy without gaps.
         """
         check_choice("method", method, ("sample", "mean"))
         rows = self._rows(X, ensure_all_finite="allow-nan")
@@ -216,17 +186,11 @@ class BornEstimator(FileMixin, DensityEstimator):
         return with_index(self._table(filled.numpy()), X)
 
     def mean(self) -> Array:
-        """Mean of the density, of shape (d,).
-
-        In closed form; of columns with a map by quadrature, to about 1e-8 of their deviation.
-        """
+        """Mean of the density, of shape (d,); to about 1e-8 of the deviation of mapped columns."""
         return self._mixture().mean().numpy()
 
     def covariance(self) -> Array:
-        """Covariance of the density, of shape (d, d).
-
-        In closed form; of columns with a map by quadrature, to about 1e-6 of their deviations.
-        """
+        """Covariance of the density, (d, d); to about 1e-6 of the deviations of mapped columns."""
         covariance = self._mixture().covariance().numpy()
         if not np.isfinite(covariance).all():
             raise ValueError("the variance of a column overflows; divide the column first")
@@ -237,10 +201,9 @@ class BornEstimator(FileMixin, DensityEstimator):
     ) -> Any:
         r"""Log-density at the edge of the smallest region of a given mass.
 
-        The quantile of the log-density over draws from the density itself. The mass of the
-        region found is off by about :math:`\sqrt{\alpha(1-\alpha)/n}`: 0.005 at one half, 0.001
-        at 0.99, with the default n. Nothing is drawn from a density of one column: its points are
-        some n even quantiles, and the mass is off by about one over n.
+        The quantile of the log-density over draws from the density itself, or over n even
+        quantiles of a density of one column. The mass of the region found is off by about
+        :math:`\sqrt{\alpha(1-\alpha)/n}`, or one over n.
 
         Parameters
         ----------
@@ -248,10 +211,6 @@ class BornEstimator(FileMixin, DensityEstimator):
             α in (0, 1), one or several.
         n_samples : int, default=10000
         random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        float, or ndarray of the shape of `mass`
         """
         levels = check_mass(mass)
         check_count("n_samples", n_samples)
@@ -278,10 +237,9 @@ class BornEstimator(FileMixin, DensityEstimator):
         check_is_fitted(self)
         try:
             return find_born(self.density_).spectrum()
-        except TypeError:
-            raise ValueError(
-                "the density of a table is a mixture and has no density matrix"
-            ) from None
+        except TypeError as error:
+            wrong = "the density of a table is a mixture and has no density matrix"
+            raise ValueError(wrong) from error
 
     def _mixture(self) -> BornMixture | TableDensity:
         check_is_fitted(self)
@@ -321,31 +279,16 @@ class DerivedDensity(BornEstimator):
     feature_names: Any = None
     schema: Schema | None = None
 
-    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Return the density as it is: there is nothing to learn."""
-        return self
-
-    @property
-    def density_(self) -> BornMixture | TableDensity:  # type: ignore[override]
-        """The density, a torch module."""
-        return self.density
-
-    @property
-    def schema_(self) -> Schema | None:  # type: ignore[override]
-        """Kinds, dtypes and names of the columns, where the fit was to a data frame."""
-        return self.schema
+    def __post_init__(self) -> None:
+        self.density_, self.schema_ = self.density, self.schema
+        if self.feature_names is not None:
+            self.feature_names_in_ = self.feature_names
 
     @property
     def n_features_in_(self) -> int:
         """The number of columns."""
         return self.density.n_dims
 
-    @property
-    def feature_names_in_(self) -> Any:
-        """The names of the columns, where the fit had them."""
-        if self.feature_names is None:
-            raise AttributeError("the density was fitted without column names")
-        return self.feature_names
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
+    def fit(self, X: ArrayLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Return the density as it is: there is nothing to learn."""
+        return self

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight
 from torch import Generator, Tensor
 
+from qaffde.estimators.base import read_weight
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -21,7 +21,8 @@ from qaffde.frames import as_frame
 from qaffde.parameters import Seed, check_positive, generator_from, with_own_settings
 from qaffde.schema import Schema
 from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
-from qaffde.selection.summary import Source, as_source
+from qaffde.selection.sources import as_source
+from qaffde.selection.summary import Source
 from qaffde.streams import Chunks, as_chunks
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run
@@ -40,18 +41,9 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An estimator and its likelihood of held-out rows.
+    """An estimator and its mean log-likelihood of held-out rows.
 
-    Parameters
-    ----------
-    name : str
-    log_likelihood : float
-        Mean over the rows.
-    loss, error : float
-        How far the mean is below that of the best candidate, and the standard error of this
-        difference, row by row.
-    seconds : float
-    chosen : bool
+    `loss` is how far it is below that of the best candidate, `error` the standard error of that.
     """
 
     name: str
@@ -78,9 +70,8 @@ class Comparison:
         if not self.candidates:
             return f"fewer than {MIN_ROWS} rows: not compared"
         head = f"held-out log-likelihood ({self.n_rows:,} rows); of those within one standard "
-        return "\n  ".join(
-            [head + "error of the best, the first is chosen", *map(str, self.candidates)]
-        )
+        head += "error of the best, the first is chosen"
+        return "\n  ".join([head, *map(str, self.candidates)])
 
 
 @with_own_settings
@@ -97,13 +88,13 @@ def fit(
     :class:`QAFFDE`, :class:`QAFFDESGD` and :class:`QAFFDETensorTrain` are compared by their
     likelihood of held-out rows: a tenth of them, or all in three folds where they are fewer than
     ten thousand. The simplest whose mean is within one standard error of the best is then fitted
-    to all rows. After a single split, that is left out where time is short.
+    to all rows (unless, after a single split, time is short).
 
     Parameters
     ----------
     X : array-like of shape (n, d), a data frame, or a source of chunks
-        Of a source, a sample of a million rows is compared; of an iterator, which cannot be read
-        again, the first million are all that is fitted.
+        Of a source, a sample of a million rows is compared; of an iterator, only the first million
+        are fitted.
     sample_weight : array-like of shape (n,), optional
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, as in :class:`QAFFDE`.
@@ -132,15 +123,15 @@ def fit(
         rows, weight = (tensor.numpy() for tensor in sample)
         is_spent = isinstance(source, Chunks) and not source.again
         X, sample_weight = (rows, weight) if is_spent else (source, None)
-    frame = as_frame(rows)
-    if frame is None:
+    table = as_frame(rows)
+    if table is None:
         table = numbers = np.asarray(rows)
     else:
-        schema, table = Schema.infer(rows, columns), frame
-        columns = {column.name: column.kind for column in schema.columns}
+        schema = Schema.infer(rows, columns)
+        columns = dict(zip(schema.names, schema.kinds, strict=True))
         numbers = schema.encode(rows)
     given = {"columns": columns, "random_state": random_state}
-    own: Any = _check_sample_weight(weight, numbers, dtype=np.float64, ensure_non_negative=True)
+    own = read_weight(weight, numbers)
     splits = _splits(numbers, own, generator)
     entries = []
     for kind, share in SHARES.items() if splits else ():
@@ -154,14 +145,13 @@ def fit(
             found.append(torch.from_numpy(model.score_samples(_take(table, valid))))
         score = torch.cat(found).clamp(min=LEAST_SCORE)
         entries.append((model, score, time.monotonic() - began))
-    judged = np.concatenate([valid for _, valid in splits]) if splits else np.empty(0, np.int64)
+    judged = np.concatenate([np.empty(0, np.int64), *(valid for _, valid in splits)])
     choice, number = _compare(entries, torch.from_numpy(own[judged]))
     kind, left = list(SHARES)[number], run.left
     in_time = left is None or len(splits) != 1 or left > entries[number][2]
+    model = entries[number][0] if entries else None
     if in_time or source is not None:
         model = kind(**given, time_limit=left).fit(X, sample_weight=sample_weight)
-    else:
-        model = entries[number][0]
     model.choice_ = choice
     return model
 
@@ -182,10 +172,8 @@ def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Inde
     if not copy_of.any():  # copies of one row, which the fit itself refuses
         return []
     order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
-    if n < FOLD_ROWS:
-        parts = np.array_split(order, N_FOLDS)
-    else:
-        parts = [order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]]
+    one = order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]
+    parts = np.array_split(order, N_FOLDS) if n < FOLD_ROWS else [one]
     masks = [np.isin(copy_of, part) for part in parts]
     return [(counted[~mask], counted[mask]) for mask in masks]
 

@@ -11,24 +11,25 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing, log_density, spec_of, training_of
+from qaffde.estimators.base import (
+    Array,
+    all_or_nothing,
+    log_density,
+    read_weight,
+    spec_of,
+    training_of,
+)
 from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
-from qaffde.parameters import (
-    DOUBLE,
-    check_choice,
-    check_priors,
-    check_sum,
-    generator_from,
-)
+from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, generator_from
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, summarize_classes
 from qaffde.selection.classes import of_codes
-from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER, check_plan
-from qaffde.selection.solver import train_classes
+from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER
+from qaffde.selection.solver import check_plan, class_sums, train_classes
 from qaffde.training import History, TrainingConfig
 from qaffde.training.classes import ClassSums, LabeledRows
 from qaffde.training.run import Run
@@ -56,38 +57,34 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
               {\operatorname{tr}(L_c G L_c^\top)}
 
     All classes share the Fourier features φ and the base measure m, and so the Gram matrix G
-    that normalizes each density exactly: densities compare across classes, and with each other
-    (:meth:`log_density`), so that a row which no class explains can be refused.
+    that normalizes each density exactly: a row which no class explains can be refused, see
+    :meth:`log_density`.
 
     Parameters
     ----------
     n_features : int or "auto", default="auto"
-        Number D of Fourier features; "auto" is up to 1000. A closed form keeps one D × D matrix
-        for each class.
+        Number D of Fourier features; "auto" is up to 1000.
     bandwidth : "auto", float or array of q floats, default="auto"
         Bandwidth of the frequencies, in the units of the data (of the code behind an encoder).
     rank : int, float or "auto", default="auto"
         Of each density matrix: a number, or a share of D; for gradient training "auto" is 20.
     features : {"auto", "sobol", "orthogonal", "paired", "random", "adaptive"}, default="auto"
-        How frequencies are found. "auto" are Sobol points up to six coordinates and orthogonal
-        random ones beyond; "adaptive" trains them by the paper's Algorithm 1.
+        How frequencies are found, as in :class:`QAFFDE`.
     method : {"auto", "generative", "direct", "square_root", "pretty_good", "coherent", "gradient"}
-        "auto", the default, maximizes the likelihood of the classes of held-out rows over the
-        closed forms "square_root", "pretty_good" and "coherent"; "generative" maximizes that of
-        the rows themselves, which gives better densities. Closed forms are sums over rows and
-        differ in how density matrices are read, see ``qaffde.training.classes``; "direct"
-        is the paper's QAFFDE. "gradient" is its QAFFDE-SGD: Adam on the likelihood of classes.
+        "auto" maximizes the likelihood of the classes of held-out rows over the closed forms
+        "square_root", "pretty_good" and "coherent", see ``qaffde.training.classes``; "generative"
+        maximizes that of the rows themselves, which gives better densities. "direct" is the
+        paper's QAFFDE, "gradient" its QAFFDE-SGD: Adam on the likelihood of classes.
     n_components : int, "auto" or None, default="auto"
         Principal components that rows are projected on. "auto" projects more than 16 columns, on
-        as many components as hold 95 % of the variance and at most 50. What they leave out is
-        normal noise of one variance in the densities, the same for all classes.
+        as many components as hold 95 % of the variance and at most 50. The rest is normal noise
+        in the densities, the same for all classes.
     encoder : torch.nn.Module, optional
         Network from inputs to codes (n, k), of which the densities then are; a copy is trained
-        together with them by gradient descent. Rows are reshaped to its `image_shape`, if
-        it has one. Codes pass through a hyperbolic tangent.
+        together with them. Rows are reshaped to its `image_shape`, if it has one. Codes pass
+        through a hyperbolic tangent.
     priors : array of shape (C,), optional
-        Probabilities of the classes; their (weighted) frequencies by default. They shift the
-        log-odds of what was trained without them.
+        Probabilities of the classes; their (weighted) frequencies by default.
     class_weight : dict, "balanced" or None, default=None
         Multiplies `sample_weight` by class.
     plan : Plan, optional
@@ -95,7 +92,6 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         `method` and `n_components` are not used.
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
-        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
@@ -110,13 +106,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     density_ : torch module
         Maps rows of shape (n, d) to log-densities of shape (n, C).
     plan_ : Plan
-        ``print(model.plan_)`` shows the choices, and the candidates that were compared.
+        Choices, and the candidates that were compared; print it.
     sums_ : ClassSums or None
         Sums over the rows of each class; None after gradient training.
     history_ : list of qaffde.training.History
-    bandwidth_ : ndarray of shape (q,)
     n_components_, rank_, n_fourier_features_, n_features_in_ : int
-    measurement_, ridge_ : str, float
+    bandwidth_, measurement_, ridge_ : ndarray of shape (q,), str, float
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -159,7 +154,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
         sample_weight : array-like of shape (n,), optional
         """
-        spec, config = self._spec(), self._config()
+        spec, config = self._settings()
         rows = self._rows(X, y, sample_weight)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         seed, training_seed = self._seeds()  # two, or rows would be held out twice
@@ -167,7 +162,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         prior = self._prior(rows.class_weight)
         plan = self._plan(rows, coder, spec, seed, run)
         if not self.is_trained:
-            sums = plan.class_sums(rows)
+            sums = class_sums(plan, rows)
             return self.restore(plan, prior, sums, plan.read(sums))
         density, history = train_classes(plan, rows, config, training_seed, run, coder)
         if (file := run.file("search")) is not None:
@@ -177,11 +172,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @available_if(_adds_rows)
     @all_or_nothing
     def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: ArrayLike, y: ArrayLike, classes: Any = None, sample_weight: Any = None
     ) -> Self:
         """Add rows to the fit.
 
@@ -196,8 +187,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             All classes that will ever come; needed in the first call.
         sample_weight : array-like of shape (n,), optional
         """
-        spec = self._spec(more=True)
-        config = self._config()
+        spec, config = self._settings(more=True)
         if self.class_weight == "balanced":
             raise ValueError(
                 'class_weight="balanced" needs all rows at once; give a dict of weights, or priors'
@@ -208,7 +198,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         rows = self._rows(X, y, sample_weight, self.classes_, reset=first)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
         plan = self._plan(rows, None, spec, self._seeds()[0], run) if first else self.plan_
-        sums = plan.class_sums(rows)
+        sums = class_sums(plan, rows)
         total = sums if first or self.sums_ is None else self.sums_ + sums
         return self.restore(plan, self._prior(total.weight), total)
 
@@ -220,9 +210,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Log-probability of each class for each row, of shape (n, C)."""
-        log_density = self.log_density(X)
         with np.errstate(divide="ignore"):
-            return log_softmax(log_density + np.log(self.class_prior_), axis=1)
+            return log_softmax(self.log_density(X) + np.log(self.class_prior_), axis=1)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Probability of each class for each row, of shape (n, C)."""
@@ -236,15 +225,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     def restore(
         self,
         plan: Plan,
-        prior: NDArray[np.float64],
+        prior: Array,
         sums: ClassSums | None,
         density: Density | None = None,
         history: list[History] | None = None,
     ) -> Self:
-        """Take over the state of a fit to `classes_`, as updates and files do.
-
-        A `density` that is not given is read from the `sums` when it is asked for.
-        """
+        """Take over the state of a fit; a `density` that is missing is read from the `sums`."""
         self.plan_, self.class_prior_, self.sums_ = plan, prior, sums
         self._density, self.history_ = density, history or []
         self.n_components_ = plan.features.n_dims
@@ -261,9 +247,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     @property
     def is_trained(self) -> bool:
         """Whether a fit trains by gradient descent: as the plan says, or else `method`."""
-        if isinstance(self.plan, Plan):
-            return self.plan.measurement == "gradient"
-        return bool(self.method == "gradient")
+        measured = self.plan.measurement if isinstance(self.plan, Plan) else self.method
+        return bool(measured == "gradient")
 
     @property
     def density_(self) -> Density:
@@ -273,30 +258,25 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
             self._density = self.plan_.read(self.sums_)
         return self._density
 
-    def _spec(self, *, more: bool = False) -> ModelSpec:
+    def _settings(self, *, more: bool = False) -> tuple[ModelSpec, TrainingConfig]:
+        """What the search and the training are asked for, checked; `more` rows may come."""
         check_choice("method", self.method, CLASS_MEASUREMENTS)
         measured = {"measurement": self.method, "base_measure": "gaussian", "open_ended": more}
-        return spec_of(self, method=CLASSIFIER, transformation=None, **measured)
-
-    def _config(self) -> TrainingConfig:
-        """Training settings, checked with all that goes with them."""
+        spec = spec_of(self, method=CLASSIFIER, transformation=None, **measured)
         config = training_of(self)
-        asked = {
-            "encoder": self.encoder is not None,
-            "learn_features": config.learn_features,
-            "dropout": config.dropout > 0,
-            "augment": config.augment is not None,
-            "checkpoint": config.checkpoint is not None,
-        }
-        for name in (name for name in asked if asked[name] and not self.is_trained):
-            raise ValueError(f'{name} needs method="gradient": a closed form learns no such thing')
-        if asked["encoder"] and not isinstance(self.encoder, nn.Module):
+        asked = {**vars(config), "encoder": self.encoder is not None}
+        for name in ("encoder", "learn_features", "dropout", "augment", "checkpoint"):
+            if asked[name] and not self.is_trained:
+                raise ValueError(
+                    f'{name} needs method="gradient": a closed form learns no such thing'
+                )
+        if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(
                 f"encoder={self.encoder!r} must be a torch module from inputs to codes (n, k)"
             )
-        if asked["augment"] and not asked["encoder"]:
+        if config.augment is not None and self.encoder is None:
             raise ValueError("augment needs an encoder, which alone sees images")
-        return config
+        return spec, config
 
     def _seeds(self) -> list[int]:
         """Seeds of the plan and of training."""
@@ -307,33 +287,23 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
         n = ADAPTED_ROWS if self.features == "adaptive" else 2
-        codes = None if coder is None else coder.first_codes(rows.X[:n])
+        seen = rows.X if coder is None else coder.first_codes(rows.X[:n])
         if self.plan is not None:
-            seen = rows.X if codes is None else codes
             return check_plan(self.plan, CLASSIFIER, seen.shape[1])
-        if codes is None:
+        if coder is None:
             summary = summarize_classes(rows, seed)
         else:
-            summary, spec = of_codes(codes, spec, self.policy)
+            summary, spec = of_codes(seen, spec, self.policy)
         return select(summary, spec, policy=self.policy, seed=seed, run=run)
 
     def _rows(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        classes: NDArray[Any] | None = None,
-        *,
-        reset: bool = True,
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, *, reset: bool = True
     ) -> LabeledRows:
         """Rows of positive weight; their classes, if not given, become `classes_`."""
-        rows, labels = validate_data(
-            self, X, y, dtype=FLOATS, order="C", ensure_min_samples=2 if reset else 1, reset=reset
-        )
+        how = {"dtype": FLOATS, "order": "C", "ensure_min_samples": 2 if reset else 1}
+        rows, labels = validate_data(self, X, y, reset=reset, **how)
         check_classification_targets(labels)
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = read_weight(sample_weight, rows)
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, labels)
         check_sum(weight)
@@ -354,7 +324,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         tensors = torch.from_numpy(rows), codes, torch.from_numpy(weight)
         return LabeledRows(*tensors, len(self.classes_))
 
-    def _prior(self, weight: Tensor) -> NDArray[np.float64]:
+    def _prior(self, weight: Tensor) -> Array:
         """The given priors, or the shares of the classes."""
         if self.priors is None:
             return (weight / weight.sum()).numpy()

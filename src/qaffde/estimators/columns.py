@@ -1,7 +1,6 @@
 """Columns by number or name, and boxes of values, as arguments of the calculus."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 from numbers import Integral
 from typing import Any
@@ -13,8 +12,8 @@ from qaffde.kinds import Atom, Category, Integer, Periodic, Real
 from qaffde.schema import Column as TableColumn
 from qaffde.schema import Schema
 
-Column = int | str
 Array = NDArray[np.float64]
+Column = int | str
 Interval = tuple[float, float]
 
 
@@ -61,7 +60,12 @@ def resolve_condition(
         raise ValueError("every column is in the condition: no column is left to have a density")
     if any(np.ma.is_masked(value) for value in values.values()):
         raise ValueError("the condition has masked values; leave out what is not known")
-    parts = [_encoded(schema, k, v) for k, v in zip(columns, values.values(), strict=True)]
+    parts = [
+        np.asarray(value, dtype=np.float64)
+        if schema is None
+        else schema.columns[k].encode_values(value)
+        for k, value in zip(columns, values.values(), strict=True)
+    ]
     try:
         given = np.stack(np.broadcast_arrays(*parts), axis=-1)
     except ValueError:
@@ -76,39 +80,15 @@ def resolve_condition(
     return columns, np.atleast_2d(given), given.ndim == 2
 
 
-def _encoded(schema: Schema | None, column: int, values: Any) -> Array:
-    if schema is None:
-        return np.asarray(values, dtype=np.float64)
-    return schema.columns[column].encode_values(values)
-
-
-@dataclass(frozen=True, eq=False)
-class Region:
-    """Union of disjoint boxes, within sets of categories.
-
-    Parameters
-    ----------
-    lower, upper : ndarrays of shape (m, d)
-        Ends of m boxes.
-    sets : dict of {int: ndarray of bool of shape (C,)}
-        Masks of the categories of some columns.
-    """
-
-    lower: Array
-    upper: Array
-    sets: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-
-
 def resolve_region(
     region: Mapping[Column, Any], n: int, names: Array | None, schema: Schema | None
-) -> Region:
-    """Boxes and sets of a region that is given as {column: values}.
+) -> tuple[Array, Array, dict[int, NDArray[np.bool_]]]:
+    """Ends (m, d) of disjoint boxes, and masks (C,) of the categories of some columns.
 
     Examples
     --------
-    >>> box = resolve_region({"b": (0, None)}, 2, np.array(["a", "b"]), None)
-    >>> box.lower, box.upper
-    (array([[-inf,   0.]]), array([[inf, inf]]))
+    >>> resolve_region({"b": (0, None)}, 2, np.array(["a", "b"]), None)
+    (array([[-inf,   0.]]), array([[inf, inf]]), {})
     """
     intervals: list[list[Interval]] = [[(-np.inf, np.inf)] for _ in range(n)]
     sets = {}
@@ -120,17 +100,13 @@ def resolve_region(
         else:
             intervals[number] = _intervals(column, wanted)
     boxes = np.array(list(product(*intervals)), dtype=np.float64)
-    return Region(boxes[:, :, 0], boxes[:, :, 1], sets)
+    return boxes[:, :, 0], boxes[:, :, 1], sets
 
 
 def _mask(column: TableColumn, wanted: Any) -> NDArray[np.bool_]:
     """Which categories are wanted."""
-    listed = (
-        list(wanted)
-        if isinstance(wanted, Collection) and not isinstance(wanted, str)
-        else [wanted]
-    )
-    codes = column.encode_values(listed)
+    several = isinstance(wanted, Collection) and not isinstance(wanted, str)
+    codes = column.encode_values(list(wanted) if several else [wanted])
     if np.isnan(codes).any():
         raise ValueError(f"column {column.name!r}: None and NaN are no categories; leave them out")
     mask = np.zeros(len(column.codes), dtype=bool)
@@ -142,9 +118,8 @@ def _intervals(column: TableColumn, wanted: Any) -> list[Interval]:
     """Disjoint closed intervals of numbers: those of a pair, or single numbers."""
     name, kind = column.name, column.kind
     listed = isinstance(wanted, list | set | np.ndarray)
-    if isinstance(wanted, tuple) or (
-        listed and len(wanted) == 2 and not isinstance(kind, Integer)
-    ):
+    two = listed and len(wanted) == 2 and not isinstance(kind, Integer)
+    if isinstance(wanted, tuple) or two:
         return _pair(column, tuple(wanted))
     if isinstance(kind, Real | Periodic):
         raise ValueError(

@@ -41,16 +41,14 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
               k(x, y) = \exp\Bigl( -\frac{\lVert x - y \rVert^2}{2 h^2} \Bigr)
 
     The inner product is squared because a density matrix squares it (paper, Eq. 2). With
-    ``squared=False`` it is not: :math:`\langle \phi(x), \phi(y) \rangle \approx k(x, y)`, as in
-    :class:`sklearn.kernel_approximation.RBFSampler` with ``gamma = 1 / (2 h²)``. That is the
-    choice for linear models.
+    ``squared=False``, for linear models, it is not, as in
+    :class:`sklearn.kernel_approximation.RBFSampler` with ``gamma = 1 / (2 h²)``.
 
     Parameters
     ----------
     n_features : int, default=100
-        Number D of features. All kinds but "random" come in pairs of a cosine and a sine: they
-        round it down to an even number ("lattice", which has a constant too, to an odd one), and
-        give at least one pair (or the constant).
+        Number D of features. All kinds but "random" come in pairs of a cosine and a sine (and
+        "lattice" with a constant): they round it down.
     bandwidth : "scott", "silverman", "median", float or array-like of shape (d,), default="scott"
         Standard deviation h of the kernel, for all columns or for each. Scott's and Silverman's
         rules give each column its own; "median" is the median distance of two rows.
@@ -69,13 +67,11 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     bandwidth_ : ndarray of shape (d,)
         Bandwidth of the kernel, one for each column.
     location_ : ndarray of shape (d,)
-        Mean of the data. It is subtracted before the cosines: inner products do not see it, and
-        far from zero the phases would lose their digits.
+        Mean of the data, which is subtracted: far from zero the phases would lose their digits.
     frequencies_ : ndarray of shape (D, d)
     phases_, amplitudes_ : ndarrays of shape (D,)
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (d,)
-        Only where `X` has column names that are all strings.
+    feature_names_in_ : ndarray of str, where X had names
 
     See Also
     --------
@@ -103,18 +99,21 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Find the bandwidth and the frequencies for rows `X` of shape (n, d)."""
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32]).astype(np.float64)
-        self._check_parameters(rows.shape[1])
+        check_count("n_features", self.n_features)
+        check_choice("features", self.features, FEATURES)
+        check_bandwidth(self.bandwidth, rows.shape[1], RULES)
+        if not isinstance(self.squared, bool | np.bool_):
+            raise ValueError(f"squared={self.squared!r} must be True or False")
+        check_lattice(self.features, rows.shape[1])
         generator = generator_from(self.random_state)
 
         self.location_ = rows.mean(0)
         centered = rows - self.location_
         self.bandwidth_ = self._find_bandwidth(centered, generator)
-        layer = self._find_features(
-            torch.tensor(centered), torch.tensor(self.bandwidth_), generator
-        )
-        self.frequencies_ = layer.W.numpy()
-        self.phases_ = layer.b.numpy()
-        self.amplitudes_ = layer.a.numpy()
+        h = torch.tensor(self.bandwidth_)
+        layer = self._find_features(torch.tensor(centered), h, generator)
+        parts = layer.W.numpy(), layer.b.numpy(), layer.a.numpy()
+        self.frequencies_, self.phases_, self.amplitudes_ = parts
         if not (np.isfinite(self.location_).all() and np.isfinite(self.frequencies_).all()):
             raise ValueError(
                 "the values of X are too large or too close together for float64; bring columns "
@@ -129,12 +128,8 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         most = np.finfo(np.float64).max
         far = np.minimum(FAR * self.bandwidth_, most)  # phases of infinity would be NaN
         centered = torch.from_numpy(np.clip(rows - self.location_, -far, far))
-        phi = QF.fourier_features(
-            centered,
-            torch.tensor(self.frequencies_),
-            torch.tensor(self.phases_),
-            torch.tensor(self.amplitudes_),
-        )
+        parts = map(torch.tensor, (self.frequencies_, self.phases_, self.amplitudes_))
+        phi = QF.fourier_features(centered, *parts)
         return phi.numpy().astype(rows.dtype, copy=False)
 
     @property
@@ -146,14 +141,6 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _check_parameters(self, d: int) -> None:
-        check_count("n_features", self.n_features)
-        check_choice("features", self.features, FEATURES)
-        check_bandwidth(self.bandwidth, d, RULES)
-        if not isinstance(self.squared, bool | np.bool_):
-            raise ValueError(f"squared={self.squared!r} must be True or False")
-        check_lattice(self.features, d)
-
     def _find_bandwidth(self, X: NDArray[np.float64], generator: Generator) -> NDArray[np.float64]:
         n, d = X.shape
         if (numbers := check_bandwidth(self.bandwidth, d, RULES)) is not None:
@@ -161,7 +148,14 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if self.bandwidth == "median":
             return np.full(d, median_distance(X, generator))
         factor = scott(n, d) if self.bandwidth == "scott" else silverman(n, d)
-        return factor * _deviation(X)
+        with np.errstate(over="ignore"):
+            deviation = X.std(0)
+        if not np.isfinite(deviation).all():
+            raise ValueError(
+                "the values are so large that their variance overflows; divide the columns first, "
+                "or pass bandwidth as a number"
+            )
+        return factor * np.where((np.ptp(X, axis=0) > 0) & (deviation > 0), deviation, 1.0)
 
     def _find_features(self, X: Tensor, h: Tensor, generator: Generator) -> nn.FourierFeatures:
         """Draw frequencies, and learn them if they are to be adaptive."""
@@ -170,20 +164,7 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
         kind = "sobol" if self.features == "adaptive" else self.features
         period = X.amax(0) - X.amin(0) + LATTICE_MARGIN * math.sqrt(2) * drawn_h
         layer = nn.FourierFeatures.draw(kind, self.n_features, drawn_h, period, generator)
-        if self.features == "adaptive":
-            return fit_adaptive_features(
-                layer, X, h, squared=bool(self.squared), generator=generator
-            )
-        return layer
-
-
-def _deviation(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation of each column; one where a column is constant."""
-    with np.errstate(over="ignore"):
-        deviation = X.std(0)
-    if not np.isfinite(deviation).all():
-        raise ValueError(
-            "the values are so large that their variance overflows; divide the columns first, "
-            "or pass bandwidth as a number"
-        )
-    return np.where((np.ptp(X, axis=0) > 0) & (deviation > 0), deviation, 1.0)
+        if self.features != "adaptive":
+            return layer
+        squared = bool(self.squared)
+        return fit_adaptive_features(layer, X, h, squared=squared, generator=generator)

@@ -14,6 +14,7 @@ from qaffde.nn.onnx import recorded
 from qaffde.parameters import guard
 
 
+@guard
 class FileMixin:
     """Estimator that one file can hold, as :mod:`qaffde.files` writes and reads it.
 
@@ -43,11 +44,6 @@ class FileMixin:
         Parameters
         ----------
         path : str or path
-
-        Raises
-        ------
-        qaffde.FileError
-            If its density has no ONNX form.
         """
         check_is_fitted(self)
         inner: Any = getattr(self, "estimator_", self)
@@ -68,6 +64,3 @@ class FileMixin:
         if state.keys() == {"file"}:
             state = vars(loads(state["file"], type(self)))
         vars(self).update(state)
-
-
-guard(FileMixin)

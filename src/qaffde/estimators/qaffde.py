@@ -2,30 +2,18 @@
 
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from qaffde.estimators.base import (
-    all_or_nothing,
-    given_plan,
-    kinds_of,
-    selected_plan,
-    spec_of,
-    takes_tables,
-)
+from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import Density, find_born
-from qaffde.parameters import (
-    ComputeConfig,
-    check_inside,
-    check_share,
-    generator_from,
-)
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
-from qaffde.streams import Chunks
+from qaffde.parameters import check_inside, check_share, generator_from
+from qaffde.selection import ModelSpec, Plan, Source
+from qaffde.selection.solver import check_plan
 from qaffde.training.closed_form import Sums
 from qaffde.training.run import Run
 
@@ -34,10 +22,10 @@ MIN_WEIGHT = 1e-290
 
 
 @dataclass(eq=False, repr=False)
-class QAFFDE(BornEstimator):
+class QAFFDE(PlanMixin, BornEstimator):
     r"""Density by quantum adaptive Fourier features, in closed form.
 
-    Fourier features φ turn each row into a state; their mean :math:`\rho = \frac1n \sum_i
+    Fourier features φ turn each row into a state; the mean :math:`\rho = \frac1n \sum_i
     \phi(x_i) \phi(x_i)^\top` is the density matrix of the data (paper, Algorithm 2), and the Born
     rule reads the density from it:
 
@@ -46,7 +34,7 @@ class QAFFDE(BornEstimator):
     where m is a base measure, G the Gram matrix of the features in it, and
     :math:`V^\top \Lambda V` the leading eigenpairs of ρ. It is a kernel density estimate whose
     scoring cost does not grow with the data, and it integrates to one exactly. Since ρ is a sum,
-    rows can be added (:meth:`partial_fit`), merged and forgotten.
+    rows can be added, merged and forgotten.
 
     Parameters
     ----------
@@ -70,22 +58,17 @@ class QAFFDE(BornEstimator):
         :class:`qaffde.nn.KernelMeasure`.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns: "real" or :class:`~qaffde.Real` (with known ends), "integer",
-        "category", :class:`~qaffde.Periodic`, :class:`~qaffde.Atom`. "auto" finds them from the
-        dtypes and values of a data frame; arrays are real. None makes all columns real. A table
-        with other kinds, or with gaps (NaN), has a mixture as its density, see
-        :doc:`/maps`. Ends of real columns are, up to three columns or with
-        ``transformation=None``, those of a box, which then is the base measure. Otherwise
-        a column with an end has a map of what is possible to the whole line, and no mass lies
-        beyond it. Together with numbers for `bandwidth`, known ends of all columns settle the
-        plan without looking at the rows (unless features are "adaptive"), and columns may even be
-        constant.
+        "category", :class:`~qaffde.Periodic`, :class:`~qaffde.Atom`. "auto" finds them in a data
+        frame; arrays are real. None makes all columns real. A table with other kinds, or with
+        gaps (NaN), has a mixture as its density, see :doc:`/maps`. Known ends are, up to three
+        columns or with ``transformation=None``, those of a box base measure; otherwise the column
+        is mapped to the whole line. With numbers for `bandwidth`, known ends of all columns settle
+        the plan without looking at the rows (unless features are "adaptive").
     transformation : "auto", "normal" or None, default="auto"
-        Maps of the columns, one for each, in front of all else. "normal" makes each column its
-        normal scores, by a smooth map that is learned from the rows; its tails go on beyond them,
-        and columns that show an end at zero keep it. "auto" takes these maps in more than three
-        columns if they raise the held-out likelihood, and leaves the columns as they are if
-        `bandwidth` is given in numbers, which are in the units of mapped columns. None has no
-        maps.
+        Maps of the columns, one for each. "normal" makes each column its normal scores, by a
+        smooth map that is learned from the rows; columns that show an end at zero keep it. "auto"
+        takes these maps in more than three columns if they raise the held-out likelihood, unless
+        `bandwidth` is given in numbers, which are in the units of mapped columns.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.
@@ -98,29 +81,26 @@ class QAFFDE(BornEstimator):
         Seconds. After 70 % of them the search takes its best candidate, with a warning.
     verbose : bool, default=False
         Print progress.
-    policy : SelectionPolicy, optional
-        Constants of the search, and of how ρ is read.
-    compute : ComputeConfig, optional
-        Precision, device and block size.
+    policy, compute : SelectionPolicy, ComputeConfig, optional
+        Constants of the search, and of how ρ is read; precision, device and block size.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     density_ : qaffde.nn.Density
-        The fitted density, a torch module.
+        A torch module.
     bandwidth_ : ndarray of shape (d,)
         Where one Gaussian describes the rows, the widest that is tried.
     base_measure_ : str
-    rank_, n_fourier_features_ : int
+    rank_, n_fourier_features_, n_features_in_ : int
     plan_ : Plan
-        Choices made before the rows were summed; fits that share a plan can be merged.
-        ``print(model.plan_)`` shows them, and the candidates that were compared.
+        ``print(model.plan_)`` shows the choices, and the candidates that were compared. Fits that
+        share a plan can be merged.
     sums_ : Sums
         Weighted sum ``rho`` of φφᵀ, sum ``weight`` of the weights and effective ``count``; of a
         table with kinds or gaps, ``rho`` are the statistics of its mixture.
     schema_ : Schema or None
         Names, kinds and dtypes of the columns of a data frame or table.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -136,48 +116,23 @@ class QAFFDE(BornEstimator):
     array([-1.8])
     """
 
-    n_features: int | str = "auto"
-    bandwidth: Any = "auto"
-    rank: int | float | str = "auto"
-    features: str = "auto"
-    base_measure: int | str = "auto"
-    columns: Any = "auto"
     _: KW_ONLY
-    transformation: str | None = "auto"
     measurement: str = "square_root"
-    plan: Plan | None = None
     warm_start: bool = False
-    time_limit: float | None = None
-    verbose: bool = False
-    policy: SelectionPolicy | None = None
-    compute: ComputeConfig | None = None
-    random_state: Any = None
     _density: Density | None = field(init=False)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_tables(self)
-        return tags
-
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks
-            Large arrays, memory-mapped ones too, are read in blocks. Sources are the path of a
-            Parquet file or of a folder of them, a ``pyarrow.dataset.Dataset``, an iterator of
-            chunks, and whatever :func:`qaffde.streams.chunks` makes. The first pass over them
-            summarizes them for the plan, the second one sums up ρ. An iterator, which can be read
-            once, has its plan selected on its first 100 000 rows, as `partial_fit` would.
-        y : None
-            Ignored.
+            Large arrays are read in blocks. Sources are the path of a Parquet file or of a folder
+            of them, a ``pyarrow.dataset.Dataset``, an iterator of chunks, and whatever
+            :func:`qaffde.streams.chunks` makes. The plan of an iterator, which can be read once,
+            is selected on its first 100 000 rows, as in `partial_fit`.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
@@ -190,10 +145,7 @@ class QAFFDE(BornEstimator):
 
     @all_or_nothing
     def partial_fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
+        self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Add rows to the fit.
 
@@ -201,17 +153,14 @@ class QAFFDE(BornEstimator):
         rows: make them typical ones. "auto" then chooses a plan that holds any later row: the
         mixture base, frequencies without a period, and as many features as a large fit would
         have. Later calls, and calls after `fit`, keep the plan and add to ρ; chunks give the
-        same density as all their rows in one `fit` with that plan, in any order. With numbers
-        for `bandwidth` and known ends of all columns the plan depends on no row, and chunks give
-        the same as a plain `fit`.
+        same density as all their rows in one `fit` with that plan, in any order.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks as in `fit`
             At least two rows in the first call. Rows beyond the ends of the plan, where it has
             any, are an error.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
         """
         first = not self.__sklearn_is_fitted__()
@@ -227,15 +176,16 @@ class QAFFDE(BornEstimator):
         Parameters
         ----------
         other : QAFFDE, fitted
-            With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, a copy of this one that was
-            updated, or any fit with the same numbers for `bandwidth`, known ends
-            and `random_state`.
+            With the same plan: ``QAFFDE(plan=model.plan_).fit(rows)``, an updated copy, or any fit
+            with the same numbers for `bandwidth`, known ends and `random_state`.
         """
         check_is_fitted(self)
         if not isinstance(other, QAFFDE):
             raise TypeError(f"only a fit with a density matrix can be merged, got {other!r}")
         check_is_fitted(other)
-        if not self.plan_.matches(other.plan_) or not _same_names(self, other):
+        names = [model.feature_names_in_ for model in (self, other) if model._names() is not None]
+        same_names = len(names) < 2 or np.array_equal(*names)
+        if not self.plan_.matches(other.plan_) or not same_names:
             raise ValueError(
                 "the two fits have different plans (units, bandwidth, base measure, features or "
                 "column names), so their sums do not add up. Fit the second one with the plan of "
@@ -257,8 +207,7 @@ class QAFFDE(BornEstimator):
         X : array-like of shape (n, d), optional
             Rows that are in the fit.
         decay : float in (0, 1), optional
-            Factor for the weight of every row so far. The density, a mean, stays the same, and so
-            does the effective count; rows that come later weigh more.
+            Factor for the weight of every row so far; rows that come later weigh more.
         sample_weight : array-like of shape (n,), optional
             The weights that the rows have now: those they were added with, times all decay since.
         """
@@ -280,10 +229,6 @@ class QAFFDE(BornEstimator):
             )
         return self.restore(self.plan_, faded)
 
-    def _kinds(self) -> Any:
-        """Kinds of columns that were asked for."""
-        return kinds_of(self)
-
     @property
     def density_(self) -> Density:  # type: ignore[override]
         """The density, a torch module; read from ρ when first asked for after an update."""
@@ -297,45 +242,26 @@ class QAFFDE(BornEstimator):
         return find_born(self.density_).rank if self.plan_.schema is None else 1
 
     @property
-    def bandwidth_(self) -> Any:
-        """Kernel bandwidth of shape (d,), in the units of the data or of mapped columns."""
-        return (self.plan_.bandwidth * self.plan_.scale).numpy()
-
-    @property
-    def base_measure_(self) -> str:
-        """Name of the base measure."""
-        return self.plan_.base_measure
-
-    @property
     def n_fourier_features_(self) -> int:
         """Number of Fourier features; the constant one of a table."""
         return self.plan_.features.n_features
 
     def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
-        if (given := given_plan(self, source, "closed_form")) is not None:
-            return given
+        if self.plan is not None:
+            return check_plan(self.plan, spec.method, source.n_columns, source.schema)
         seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
         asked = self.verbose or self.time_limit is not None
         run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
-        check = partial(check_inside, spec.ends(d))
-        summary = source.summarize(seed, check, brief=spec.is_given)
+        summary = source.summarize(seed, partial(check_inside, spec.ends(d)), brief=spec.is_given)
         if more or source.partly_seen:
             spec = spec.opened(d)
-        return selected_plan(self, summary, spec, seed, run)
+        return self._select(summary, spec, seed, run)
 
     def restore(self, plan: Plan, sums: Sums, density: Density | None = None) -> Self:
-        """Take over a plan, the sums of all rows on it, and the density where it was read already.
-
-        Updates and files do so; it cannot fail.
-        """
+        """Take over a plan, the sums of all rows on it, and the density where it is known."""
         self.plan_, self.sums_, self._density = plan, sums, density
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "sums_")
-
-
-def _same_names(first: QAFFDE, second: QAFFDE) -> bool:
-    names = [getattr(model, "feature_names_in_", None) for model in (first, second)]
-    return any(of is None for of in names) or np.array_equal(*names)  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -13,17 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor, nn
 from torch.distributions import Transform
 
-from qaffde.estimators.base import (
-    Array,
-    all_or_nothing,
-    check_configs,
-    given_plan,
-    kinds_of,
-    selected_plan,
-    spec_of,
-    takes_tables,
-    training_of,
-)
+from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
 from qaffde.nn import (
     BornDensity,
@@ -35,15 +24,11 @@ from qaffde.nn import (
     encode,
     expand,
 )
-from qaffde.parameters import (
-    ComputeConfig,
-    check_inside,
-    generator_from,
-)
-from qaffde.selection import ModelSpec, Plan, SelectionPolicy, Source
-from qaffde.selection.solver import maximized_state, relative_weight
+from qaffde.parameters import check_inside, generator_from
+from qaffde.selection import ModelSpec, Plan, Source
+from qaffde.selection.likelihood import maximized_state, relative_weight
+from qaffde.selection.solver import check_plan
 from qaffde.selection.summary import MemorySource
-from qaffde.streams import Chunks
 from qaffde.training import History, TrainingConfig, hold_out
 from qaffde.training.closed_form import effective_count
 from qaffde.training.joint import train_jointly
@@ -63,17 +48,16 @@ class _Refused:
 
 
 @dataclass(eq=False, repr=False)
-class QAFFDESGD(BornEstimator):
+class QAFFDESGD(PlanMixin, BornEstimator):
     r"""Density by quantum Fourier features and maximum likelihood, exact and untuned.
 
     The density is that of :class:`QAFFDE`,
 
     .. math:: p(x) = m(x)\, \frac{\lVert L \phi(x) \rVert^2}{\operatorname{tr}(L G L^\top)}
 
-    but L maximizes the likelihood (paper, Algorithm 3). The closed-form Gram matrix G of the
-    features in the base measure m makes that likelihood exact and, in :math:`L^\top L`, convex.
-    A ridge on G keeps the density smooth; it is chosen with bandwidth and base measure by
-    held-out likelihood.
+    but L maximizes the likelihood (paper, Algorithm 3), which the Gram matrix G of the features in
+    the base measure m makes exact and, in :math:`L^\top L`, convex. A ridge on G keeps the density
+    smooth; it is chosen with bandwidth and base measure by held-out likelihood.
 
     Parameters
     ----------
@@ -90,20 +74,18 @@ class QAFFDESGD(BornEstimator):
         How frequencies are found, as in :class:`QAFFDE`.
     base_measure : {"auto", "box", "gaussian", "mixture", "kernel"} or int, default="auto"
         "auto" chooses between "box" and "mixture" by held-out likelihood, and takes "mixture"
-        beyond three columns. The box is tight where the density stops at an edge and larger where
-        it fades out. If features do not improve a mixture on held-out rows, and no parameter asks
-        for features or a rank, the mixture itself is the density, with one constant feature.
-        "kernel" is the paper's objective, which divides by a constant; its likelihood is not that
-        of a density. See :class:`qaffde.nn.KernelMeasure`.
+        beyond three columns. If features do not improve a mixture on held-out rows, and no
+        parameter asks for features or a rank, the mixture itself is the density, with one constant
+        feature. "kernel" is the paper's objective, whose likelihood is not that of a density; see
+        :class:`qaffde.nn.KernelMeasure`.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, and known ends of real ones, as in :class:`QAFFDE`.
     transformation : "auto", "normal", None, or torch transform, default="auto"
         Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
-        module that returns one, is an invertible map of whole rows in front. Parameters of a
-        module are trained together with the density matrix.
-        `bandwidth` and known ends are in the units of the code. Marginals, conditionals and
-        probabilities behind such a map have no closed form and are refused. (Inverses of
-        torch, such as ``ExpTransform().inv``, cannot be copied: let a module return them.)
+        module that returns one and is trained together with the density matrix, is an invertible
+        map of whole rows. `bandwidth` and known ends are in the units of the code. Marginals,
+        conditionals and probabilities behind such a map are refused. (Inverses of torch, such as
+        ``ExpTransform().inv``, cannot be copied: let a module return them.)
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
         maximizes the held-out likelihood.
@@ -112,31 +94,26 @@ class QAFFDESGD(BornEstimator):
         then, and the parameters above, but for a torch transform, are not used.
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
-        Unless the limit is reached, the result depends only on the data and the seed.
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
         Solver, iterations, checkpoint; for a transformation that learns, Adam's settings.
-    policy : SelectionPolicy, optional
-        Constants of the search.
-    compute : ComputeConfig, optional
-        Precision of scoring, and device.
+    policy, compute : SelectionPolicy, ComputeConfig, optional
+        Constants of the search; precision of scoring, and device.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     density_ : qaffde.nn.Density
-        The fitted density, a torch module.
+        A torch module.
     bandwidth_ : ndarray of shape (d,)
-        Bandwidth of the frequencies in the units of the data (or of mapped columns, or a code).
-    ridge_ : float
-    base_measure_ : str
-    rank_, n_fourier_features_ : int
+        Of the frequencies, in the units of the data (or of mapped columns, or a code).
+    ridge_, base_measure_ : float, str
+    rank_, n_fourier_features_, n_features_in_ : int
     plan_ : Plan
         ``print(model.plan_)`` shows the choices, and the candidates that were compared.
     history_ : list of qaffde.training.History
         Of the convex solver and, where something else learned, of Adam.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -155,99 +132,63 @@ class QAFFDESGD(BornEstimator):
 
     partial_fit = merge = forget = _Refused()
 
-    n_features: int | str = "auto"
-    bandwidth: Any = "auto"
-    rank: int | float | str = "auto"
-    features: str = "auto"
-    base_measure: int | str = "auto"
-    columns: Any = "auto"
     _: KW_ONLY
-    transformation: Any = "auto"
     ridge: float | str = "auto"
-    plan: Plan | None = None
-    time_limit: float | None = None
-    verbose: bool = False
     training: TrainingConfig | None = None
-    policy: SelectionPolicy | None = None
-    compute: ComputeConfig | None = None
-    random_state: Any = None
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = takes_tables(self)
-        return tags
 
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
         ----------
         X : array-like of shape (n, d), or a source of chunks
-            Every iteration needs all rows, so arrays are read into memory, and a source of
-            chunks as in :meth:`QAFFDE.fit` is fitted by a sample: a million of its rows, each
-            with the same chance, or the first million of an iterator. To fit all rows of more
-            than fits into memory, see :func:`qaffde.distributed.fit_shard`.
-        y : None
-            Ignored.
+            Every iteration needs all rows, so a source of chunks as in :meth:`QAFFDE.fit` is
+            fitted by a random sample of a million rows, or by the first million of an iterator.
+            For more than fits into memory see :func:`qaffde.distributed.fit_shard`.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        check_configs(self)
         config = self._config()
         source = self._source(X, sample_weight)
         spec, peers = self._spec(source), source.peers
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
         values, weight = source.rows(seed)
-        encoder = self._own_encoder(run)
+        encoder: Encoder | None = self.transformation if self._is_encoded() else None
+        if isinstance(encoder, nn.Module):
+            encoder = deepcopy(encoder).double()
+            peers.share_(list(encoder.parameters()))  # all processes have the same one
         codes = values if encoder is None else _encode_rows(encoder, values)
         memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
         summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
-        given = given_plan(self, source, spec.method)
-        plan = given or peers.first(lambda: selected_plan(self, summary, spec, seed, run))
+        if self.plan is None:
+            plan = peers.first(lambda: self._select(summary, spec, seed, run))
+        else:
+            plan = check_plan(self.plan, spec.method, source.n_columns, source.schema)
+        self.plan_, self.n_fourier_features_ = plan, plan.features.n_features
+        self.rank_, self.history_ = 1, list[History]()
         if plan.schema is not None:
-            sums = memory.total(partial(plan.sums, self._compute()))
-            return self._restore(plan, plan.read(sums), [], 1)
+            self.density_ = plan.read(memory.total(partial(plan.sums, self._compute())))
+            return self
         Z = plan.standardize(codes)
-        around: Callable[[Density], Density]
-        if encoder is not None and _learns(encoder):
-            around = partial(_behind_trained, plan, encoder, effective_count(weight))
-            born, history = self._learn(plan, Z, values, around, weight, seed, run)
+        parts = encoder.parameters() if isinstance(encoder, nn.Module) else ()
+        if encoder is not None and any(part.requires_grad for part in parts):
+            born, self.history_ = self._learn(plan, Z, values, encoder, weight, seed, run)
         else:
             compute = self._compute()
             space, state, found = maximized_state(plan, Z, weight, config, compute, seed, run)
-            born, history = space.density(state).cpu(), [found]
-        if history[-1].stopped_by == "time_limit":
+            born, self.history_ = space.density(state).cpu(), [found]
+        if self.history_[-1].stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
-        density: Density = plan.complete(born, summary.moments.count)
+        self.rank_, self.density_ = born.rank, plan.complete(born, summary.moments.count)
         if encoder is not None:
-            density = TransformedDensity(density, encoder).requires_grad_(False).eval()
+            behind = TransformedDensity(self.density_, encoder)
+            self.density_ = behind.requires_grad_(False).eval()
         if (file := run.file("search")) is not None:
             file.remove()
-        return self._restore(plan, density, history, born.rank)
-
-    def _restore(self, plan: Plan, density: Density, history: list[History], rank: int) -> Self:
-        """Take over a plan and the density that was found on it."""
-        self.plan_, self.density_, self.history_ = plan, density, history
-        self.rank_, self.n_fourier_features_ = rank, plan.features.n_features
         return self
-
-    @property
-    def bandwidth_(self) -> Array:
-        """Bandwidth of the frequencies, of shape (d,), in the units of the data or code."""
-        bandwidth: Array = (self.plan_.bandwidth * self.plan_.scale).numpy()
-        return bandwidth
-
-    @property
-    def base_measure_(self) -> str:
-        """Name of the base measure."""
-        return self.plan_.base_measure
 
     @property
     def ridge_(self) -> float:
@@ -262,10 +203,15 @@ class QAFFDESGD(BornEstimator):
 
     def _kinds(self) -> Any:
         """Kinds that were asked for; in front of a map of whole rows all columns are real."""
-        return None if self._is_encoded() else kinds_of(self)
+        return None if self._is_encoded() else super()._kinds()
 
     def _spec(self, source: Source) -> ModelSpec:
-        _check_transformation(self.transformation)
+        if not isinstance(self.transformation, str | Transform | nn.Module | None):
+            raise ValueError(
+                f"transformation={self.transformation!r} must be 'auto', 'normal', None, a "
+                "torch.distributions.Transform, or a torch module that returns one when it is "
+                "called without arguments (as zuko's lazy transforms do)"
+            )
         named = None if self._is_encoded() else self.transformation
         return spec_of(self, method="likelihood", transformation=named, bounds=source.ends)
 
@@ -285,78 +231,38 @@ class QAFFDESGD(BornEstimator):
         """Whether the transform is a map of the caller's."""
         return not isinstance(self.transformation, str | None)
 
-    def _own_encoder(self, run: Run) -> Encoder | None:
-        """The encoder of this fit; all processes have the same one."""
-        if not self._is_encoded():
-            return None
-        if not isinstance(self.transformation, nn.Module):
-            return self.transformation
-        encoder = deepcopy(self.transformation).double()
-        run.peers.share_(list(encoder.parameters()))
-        return encoder
-
     def _learn(
         self,
         plan: Plan,
         Z: Tensor,
         inputs: Tensor,
-        around: Callable[[Density], Density],
+        encoder: Encoder,
         weight: Tensor,
         seed: int,
         run: Run,
     ) -> tuple[BornDensity, list[History]]:
         """The encoder too, by Adam from the convex solution, with rows held out."""
         config, generator = self._config(), torch.Generator().manual_seed(seed)
+        count = effective_count(weight)
+
+        def around(born: Density) -> Density:
+            inner = StandardizedDensity(plan.defended(born, count), plan.location, plan.scale)
+            return TransformedDensity(inner, encoder)
+
         chosen, valid = hold_out(len(inputs), config.validation_fraction, generator, few=0)
         space, state, convex = maximized_state(
             plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
         )
         relative = relative_weight(weight, run)
-        born, history = train_jointly(
-            space,
-            state,
-            around,
-            (inputs[chosen], relative[chosen]),
-            (inputs[valid], relative[valid]),
-            config.loop(run.peers.share_of(BATCH_SIZE), run.left),
-            generator,
-            run,
-        )
+        train, held = ((inputs[rows], relative[rows]) for rows in (chosen, valid))
+        loop = config.loop(run.peers.share_of(BATCH_SIZE), run.left)
+        born, history = train_jointly(space, state, around, train, held, loop, generator, run)
         return born, [convex, history]
-
-
-def _behind_trained(
-    plan: Plan, encoder: Encoder, count: float, born: Density
-) -> TransformedDensity:
-    """Density of rows in front of an encoder that learns."""
-    inner = plan.defended(born, count)
-    return TransformedDensity(StandardizedDensity(inner, plan.location, plan.scale), encoder)
-
-
-def _check_transformation(transformation: Any) -> None:
-    """Reject what is neither a name, nor a transform, nor a module that returns one."""
-    if not isinstance(transformation, str | Transform | nn.Module | None):
-        raise ValueError(
-            f"transformation={transformation!r} must be 'auto', 'normal', None, a "
-            "torch.distributions.Transform, or a torch module that returns one when it is called "
-            "without arguments (as zuko's lazy transforms do)"
-        )
-
-
-def _learns(encoder: Encoder) -> bool:
-    """Whether the encoder has anything to learn."""
-    return isinstance(encoder, nn.Module) and any(p.requires_grad for p in encoder.parameters())
 
 
 @torch.no_grad()
 def _encode_rows(encoder: Encoder, rows: Tensor) -> Tensor:
-    """Codes of shape (n, d) of rows of the same shape.
-
-    Raises
-    ------
-    ValueError
-        If they have another shape or are not finite.
-    """
+    """Codes of shape (n, d) of rows of the same shape, once they are finite."""
     codes, log_det = encode(encoder, rows)
     if codes.shape != rows.shape:
         raise ValueError(

@@ -1,5 +1,6 @@
 """Recipes of the estimators, their plans, sums and configurations."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
+from qaffde import nn
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
@@ -34,17 +36,6 @@ from qaffde.files.fields import (
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe, must
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
-from qaffde.nn import (
-    BaseMeasure,
-    BornMixture,
-    Factor,
-    GaussianMeasure,
-    StandardizedDensity,
-    TableColumn,
-    TableDensity,
-    TransformedDensity,
-)
-from qaffde.nn import FourierFeatures as FourierLayer
 from qaffde.nn.conditional import BornHead, Target
 from qaffde.nn.parts import Part
 from qaffde.nn.recipes import MAX_FUNCTIONS, charge_gram, check_axes, check_factors
@@ -68,12 +59,23 @@ MEASURED = {
     "classifier": (*MEASUREMENTS, "gradient"),
 }
 """Measurements of the plans of each method."""
+NUMBERS = Real | Integer | Periodic
+"""Kinds of what a regressor predicts."""
+CHECKED = (
+    *(Real, Periodic, Integer, Category, Atom),
+    *(ComputeConfig, TensorTrainConfig, TrainingConfig),
+)
+"""Classes that check all of their parameters."""
+RETIRED = ("map_trial_rows",)
+"""Constants of policies in older files, which have no effect now."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
 
 def _check_plan(f: Fields) -> None:
     check_choice("measurement", f["measurement"], MEASURED[f["method"]])
+    if f["background"] != 0:
+        check_share("background", f["background"], auto=True)
     classes = f["method"] == "classifier"
     f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
     measure, columns = f["measure"], f["columns"]
@@ -92,10 +94,9 @@ def _check_plan(f: Fields) -> None:
 
 
 def _check_mixture(f: Fields) -> None:
-    n_codes = sum(part.kind == "codes" for part in f["parts"])
-    f.require(len(f["laws"]) == n_codes, "laws", "are not those of the parts")
-    n_lines = sum(part.is_line for part in f["parts"])
-    f.require(f["means"].shape[1] == n_lines, "means", "are not those of the lines")
+    sizes = Counter(part.kind for part in f["parts"])
+    f.require(len(f["laws"]) == sizes["codes"], "laws", "are not those of the parts")
+    f.require(f["means"].shape[1] == sizes["line"], "means", "are not those of the lines")
 
 
 @parametrized
@@ -113,12 +114,6 @@ def _rho(f: Fields, name: str, rho: Any, shape: str) -> None:
     f.require(positive.all(), name, "is not positive semidefinite")
 
 
-def _background(f: Fields, name: str, value: Any) -> None:
-    """A share, or zero, where there is none."""
-    if value != 0:
-        check_share(name, value, auto=True)
-
-
 def _check_schema(f: Fields) -> None:
     for column in f["columns"]:
         known = not isinstance(column.kind, Category) or bool(column.kind.values)
@@ -126,14 +121,18 @@ def _check_schema(f: Fields) -> None:
     f.agree("columns", "d", len(f["columns"]))
     check_choice("library", str(f["library"]), ("None", "pandas", "polars", "pyarrow"))
     try:
-        Schema(**f).decode(np.zeros((1, len(f["columns"]))))
+        schema = Schema(**f)
+        schema.encode(schema.decode(np.zeros((1, len(f["columns"])))))
     except ImportError:  # frames of a library that is not there
         pass
     except (TypeError, ValueError, OverflowError):
         f.require(False, "columns", "have a dtype that no frame has")
 
 
-_floats = items(float | int)
+_history = items(History)
+_curves: Any = dict.fromkeys(
+    ("train_loss", "valid_loss", "learning_rate", "seconds"), items(float | int)
+)
 
 RECIPES |= {
     "Plan": Recipe(
@@ -141,8 +140,8 @@ RECIPES |= {
         _check_plan,
         method=checked(check_choice, choices=MEASURED),
         measurement=str,
-        features=(FourierLayer, "w=d D"),
-        measure=(BaseMeasure | TableMixture, "m=d"),
+        features=(nn.FourierFeatures, "w=d D"),
+        measure=(nn.BaseMeasure | TableMixture, "m=d"),
         base=str,
         location="l, empty",
         scale="q, positive, empty",
@@ -151,14 +150,14 @@ RECIPES |= {
         rank=lambda f, name, value: check_rank(value),
         ridge=number(),
         min_trace=checked(check_share, whole=True),
-        background=_background,
+        background=anything,
         background_spread=number(0),
         tolerance=checked(check_share),
         n_rows=whole(),
         trials=items(Trial, tuple),
         axes=optional("d q"),
         noise=optional(", positive"),
-        columns=optional(items(TableColumn, tuple, least=1)),
+        columns=optional(items(nn.TableColumn, tuple, least=1)),
         schema=optional((Schema, "d")),
     ),
     "TableMixture": Recipe(
@@ -169,8 +168,9 @@ RECIPES |= {
         weights="K, positive",
         means="K d, empty",
         covariances="K d d, definite, empty",
-        factors=items((Factor, "K"), tuple),
+        factors=items((nn.Factor, "K"), tuple),
         laws=items(CodeLaw, tuple),
+        shrinkage=number(0),
     ),
     "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
     "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),
@@ -182,25 +182,19 @@ RECIPES |= {
         psi="C D, limited",
         weight="C, not negative",
     ),
-    "History": Recipe(
-        History,
-        steps=items(int),
-        train_loss=_floats,
-        valid_loss=_floats,
-        learning_rate=_floats,
-        seconds=_floats,
-        n_recoveries=int,
-        stopped_by=str,
-    ),
+    "History": Recipe(History, steps=items(int), **_curves, n_recoveries=int, stopped_by=str),
     "Schema": Recipe(
         Schema, _check_schema, columns=items(Column, tuple, least=1), library=anything
     ),
     "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
-    **{kind.__name__: Recipe(kind) for kind in (Real, Periodic, Integer, Category, Atom)},
-    **{
-        kind.__name__: Recipe(kind)
-        for kind in (ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig)
-    },
+    **{kind.__name__: Recipe(kind) for kind in CHECKED},
+    "SelectionPolicy": Recipe(
+        SelectionPolicy,
+        make=lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in RETIRED}),
+        take=vars,
+        required=(),
+        **dict.fromkeys((*vars(SelectionPolicy()), *RETIRED), anything),
+    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),
@@ -213,15 +207,11 @@ RECIPES |= {
     "MemberLinear": Recipe(MemberLinear, weight="M i o, limited", bias="M 1 o, limited"),
     "BornHead": Recipe(
         BornHead,
-        must(
-            "target",
-            lambda f: isinstance(f["target"].kind, Real | Integer | Periodic),
-            "has no density",
-        ),
-        take=lambda head: dict(
-            zip(("n_components", "rank", "n_functions"), head.shape, strict=True),
-            target=head.target,
-        ),
+        must("target", lambda f: isinstance(f["target"].kind, NUMBERS), "has no density"),
+        take=lambda head: {
+            **dict(zip(("n_components", "rank", "n_functions"), head.shape, strict=True)),
+            "target": head.target,
+        },
         n_components=whole(1, MAX_FUNCTIONS),
         rank=whole(1, MAX_FUNCTIONS),
         n_functions=whole(1, MAX_WAVES),
@@ -231,7 +221,7 @@ RECIPES |= {
 }
 
 
-def fitted(model: BaseEstimator) -> bool:
+def fitted(model: Any) -> bool:
     """Whether an estimator was fitted; a fit that failed leaves only the columns."""
     if hasattr(model, "__sklearn_is_fitted__"):
         return bool(model.__sklearn_is_fitted__())
@@ -246,9 +236,9 @@ def estimator(
     `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
     by default they are set.
     """
-    learned = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
+    specs: Any = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
     if hasattr(kind, "schema_"):
-        learned["schema_"] = _schema
+        specs["schema_"] = _schema
 
     def take(model: BaseEstimator) -> dict[str, Any]:
         parameters = model.get_params(deep=False)
@@ -257,30 +247,24 @@ def estimator(
         if not fitted(model):
             return {"parameters": parameters}
         found = {"feature_names_in_": None, "schema_": None, **vars(model)}
-        for name in learned.keys() - found.keys():
+        for name in specs.keys() - found.keys():
             raise FileError(
                 f"the estimator is only partially fitted ({name} is missing); fit it again"
             )
-        return {"parameters": parameters, **{name: found[name] for name in learned}}
+        return {"parameters": parameters, **{name: found[name] for name in specs}}
 
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(learned)
+            f.require_all(specs)
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
             restore(model, f) if restore else vars(model).update(f)
         return model
 
-    return Recipe(
-        kind,
-        make=make,
-        take=take,
-        required=("parameters",),
-        parameters=_parameters(kind),
-        **learned,
-    )
+    how: Any = {"make": make, "take": take, "required": ("parameters",)}
+    return Recipe(kind, **how, parameters=_parameters(kind), **specs)
 
 
 @parametrized
@@ -293,20 +277,14 @@ def _parameters(f: Fields, name: str, values: Any, kind: Any) -> None:
         item(hints[key])(f, key, values[key])
     columns = values.get("columns")
     if isinstance(columns, tuple) and all(isinstance(pair, tuple) for pair in columns):
-        f.require(all(len(pair) == 2 for pair in columns), "columns", "are no pairs")
-        f.require(all(isinstance(key, str | int) for key, _ in columns), "columns", "have no key")
+        fits = all(len(pair) == 2 and isinstance(pair[0], str | int) for pair in columns)
+        f.require(fits, "columns", "are no pairs of a key and a kind")
         values["columns"] = dict(columns)
 
 
 def _n_columns(f: Fields, name: str, value: Any) -> None:
     whole()(f, name, value)
     f.agree(name, "d", value)
-
-
-def _prior(f: Fields, name: str, value: Any) -> None:
-    array("C")(f, name, value)
-    fits = (value >= 0).all() and 0 < value.sum() < MAX_COEFFICIENT
-    f.require(fits, name, "must not be negative")
 
 
 @parametrized
@@ -322,26 +300,26 @@ def _is_fitted(f: Fields, name: str, model: Any) -> None:
 
 def _check_readable(f: Fields) -> None:
     """Complain about features whose Gram matrix has no eigenvalues to read a density with."""
-    plan = f["plan_"]
-    size = float(plan.measure.gram(plan.features).abs().max())
+    size = float(f["plan_"].measure.gram(f["plan_"].features).abs().max())
     f.require(0 < size < MAX_COEFFICIENT, "plan_", "has features beyond measure")
 
 
 def _restore_qaffde(model: QAFFDE, f: Fields) -> None:
     plan, sums = f["plan_"], f["sums_"]
     f.require(sums is not None, "sums_", "is missing")
-    is_table = plan.schema is not None
-    f.require((sums.rho.ndim == 1) == is_table, "sums_", "are not those of the plan")
-    if is_table:
-        f.require(len(sums.rho) == plan.measure.n_statistics, "sums_", "are not those of the plan")
-    elif f["_density"] is None:
+    shape, is_table = sums.rho.shape, plan.schema is not None
+    fits = shape == (plan.measure.n_statistics,) if is_table else len(shape) == 2
+    f.require(fits, "sums_", "are not those of the plan")
+    if f["_density"] is None and not is_table:
         _check_readable(f)
-    model.restore(f["plan_"], f["sums_"], f["_density"])
+    model.restore(plan, sums, f["_density"])
 
 
 def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
-    plan, sums, density = f["plan_"], f["sums_"], f["_density"]
-    f.require(isinstance(plan.measure, GaussianMeasure), "plan_", "has another base measure")
+    plan, sums, density, prior = f["plan_"], f["sums_"], f["_density"], f["class_prior_"]
+    fits = (prior >= 0).all() and 0 < prior.sum() < MAX_COEFFICIENT
+    f.require(fits, "class_prior_", "must not be negative")
+    f.require(isinstance(plan.measure, nn.GaussianMeasure), "plan_", "has another base measure")
     if plan.measurement == "gradient":
         f.require(density is not None, "_density", "is missing")
     else:
@@ -350,7 +328,7 @@ def _restore_classifier(model: QAFFDEClassifier, f: Fields) -> None:
     if density is None:
         _check_readable(f)
     model.classes_ = f["classes_"]
-    model.restore(plan, f["class_prior_"], sums, density, f["history_"])
+    model.restore(plan, prior, sums, density, f["history_"])
 
 
 def _restore_regressor(model: Any, f: Fields) -> None:
@@ -367,9 +345,7 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
-_names = optional(array("d", kinds="OU"))
-_schema = optional((Schema, "d"))
-_history = items(History)
+_names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
 
 ESTIMATORS = {
     "QAFFDE": estimator(
@@ -377,19 +353,19 @@ ESTIMATORS = {
         _restore_qaffde,
         plan_=_plan("closed_form", "d D"),
         sums_=optional((Sums, "D")),
-        _density=optional((StandardizedDensity | TableDensity, "d")),
+        _density=optional((nn.StandardizedDensity | nn.TableDensity, "d")),
     ),
     "QAFFDESGD": estimator(
         QAFFDESGD,
         plan_=_plan("likelihood", "d D"),
-        density_=(StandardizedDensity | TransformedDensity | TableDensity, "d"),
+        density_=(nn.StandardizedDensity | nn.TransformedDensity | nn.TableDensity, "d"),
         rank_=whole(),
         n_fourier_features_=whole(),
         history_=_history,
     ),
     "QAFFDETensorTrain": estimator(
         QAFFDETensorTrain,
-        density_=(TableDensity, "d"),
+        density_=(nn.TableDensity, "d"),
         bond_=whole(),
         rank_=whole(),
         history_=History,
@@ -398,10 +374,10 @@ ESTIMATORS = {
         QAFFDEClassifier,
         _restore_classifier,
         classes_=array("C", kinds="biufOU"),
-        class_prior_=_prior,
+        class_prior_=array("C"),
         plan_=_plan("classifier", "D"),
         sums_=optional((ClassSums, "C D")),
-        _density=optional((StandardizedDensity, "C d")),
+        _density=optional((nn.StandardizedDensity, "C d")),
         history_=_history,
     ),
     "QAFFDERegressor": estimator(
@@ -428,7 +404,7 @@ ESTIMATORS = {
     ),
     "DerivedDensity": Recipe(
         DerivedDensity,
-        density=(BornMixture | TableDensity, "d"),
+        density=(nn.BornMixture | nn.TableDensity, "d"),
         feature_names=_names,
         schema=_schema,
     ),

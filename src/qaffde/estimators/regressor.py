@@ -6,23 +6,18 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from qaffde.estimators.base import all_or_nothing, check_configs
+from qaffde.estimators.base import Array, all_or_nothing, check_configs, read_numbers, read_weight
 from qaffde.estimators.persistence import FileMixin
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
-from qaffde.parameters import Seed, check_count, check_share, check_sum, generator_from
+from qaffde.parameters import Seed, check_count, check_share, generator_from
 from qaffde.schema import Schema
 from qaffde.selection.summary import FAR, MIN_DIGITS, moved_nearer
 from qaffde.training import TrainingConfig
@@ -30,7 +25,6 @@ from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
-Array = NDArray[np.float64]
 BLOCK = 512
 """Rows whose densities are computed at once."""
 N_LEVELS = 100
@@ -48,9 +42,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
     .. math:: p(y \mid x) = m_x(y)\, \frac{\lVert A(x)\, e(F_x(y)) \rVert^2}{\lVert A(x) \rVert^2}
 
     trained by maximum likelihood; the distribution is the mean over the members. It integrates
-    to one exactly, and its distribution function is closed, so that quantiles, intervals and
-    draws are those of the density itself. Several outputs are a chain: each is given the columns
-    of X and the outputs before it.
+    to one exactly, and its distribution function is closed. Several outputs are a chain: each is
+    given the columns of X and the outputs before it.
 
     Parameters
     ----------
@@ -135,43 +128,39 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         y : array-like of shape (n,) or (n, t)
         sample_weight : array-like of shape (n,), optional
         """
-        self._check()
+        check_configs(self)
+        for name in ("n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"):
+            check_count(name, getattr(self, name))
+        if not isinstance(self.encoder, nn.Module | None):
+            raise ValueError(f"encoder={self.encoder!r} must be a torch module")
         rows, outputs, weight = self._rows(X, y, sample_weight)
         self.inputs_ = Inputs.of(rows, weight, self.schema_)
-        run = Run(
-            self.time_limit, getattr(self.training, "checkpoint", None), verbose=self.verbose
-        )
+        checkpoint = getattr(self.training, "checkpoint", None)
+        run = Run(self.time_limit, checkpoint, verbose=self.verbose)
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):
             target, y = _near_target(kind, outputs[:, t], weight)
             head = BornHead(self.n_components, self.n_functions, self.rank, target)
             size = self.n_hidden, self.n_layers
-            network = make_network(
-                x.shape[1], head.n_inputs, self.n_members, size, self.encoder, generator
-            )
-            module = ConditionalDensity(network, head)
-            rest = outputs.shape[1] - t
-            history = fit_conditional(
-                module, x, y, weight, self.training, generator, run, 1 / rest
-            )
+            sizes = x.shape[1], head.n_inputs, self.n_members, size
+            network = make_network(*sizes, self.encoder, generator)
+            module, share = ConditionalDensity(network, head), 1 / (outputs.shape[1] - t)
+            data = x, y, weight
+            history = fit_conditional(module, *data, self.training, generator, run, share)
             self.densities_.append(module.double().requires_grad_(False).eval())
             self.history_.append(history)
             x = torch.cat([x, seen(target, y)], 1)
         return self
 
     def predict(self, X: ArrayLike, *, return_std: bool = False) -> Any:
-        """Mean of y, the mean direction of a periodic one.
+        """Mean of y of shape (n,) or (n, t), the mean direction of a periodic one.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
         return_std : bool, default=False
             Whether to return standard deviations too.
-
-        Returns
-        -------
-        ndarray of shape (n,) or (n, t), or two of them
         """
         if not return_std:
             return self._each(X, lambda density: density.mean)
@@ -194,11 +183,7 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         levels = torch.as_tensor(np.asarray(q, dtype=np.float64))
         if levels.ndim > 1 or not bool(((levels > 0) & (levels < 1)).all()):
             raise ValueError(f"q={q!r} must be a number between 0 and 1, or a list of them")
-
-        def quantiles(density: BornConditional) -> Tensor:
-            return density.icdf(levels.reshape(-1, 1)).T
-
-        found = self._each(X, quantiles)
+        found = self._each(X, lambda density: density.icdf(levels.reshape(-1, 1)).T)
         return found if levels.ndim else found[..., 0]
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.9) -> Array:
@@ -219,10 +204,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         """Log-density of y (n,) or (n, t) at each row, of shape (n,); exact."""
         x, outputs = self._inputs(X), _outputs(y)
         if outputs.shape != (len(x), len(self.densities_)):
-            raise ValueError(
-                f"y has shape {np.shape(y)}, but X has {len(x)} rows and the fit "
-                f"{len(self.densities_)} outputs"
-            )
+            fit = f"X has {len(x)} rows and the fit {len(self.densities_)} outputs"
+            raise ValueError(f"y has shape {np.shape(y)}, but {fit}")
         total = torch.zeros(len(x), dtype=torch.float64)
         for density, value in zip(self.densities_, outputs.T, strict=True):
             total += density(x).double().log_prob(value)
@@ -258,59 +241,39 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         density = self.predict_distribution(X)
         pit = density.cdf(value)
         if isinstance(density.target.kind, Integer):
-            below = density.cdf(value - 1)
-            random = torch.rand(len(pit), generator=torch.Generator().manual_seed(0))
-            pit = below + (pit - below) * random
+            below, generator = density.cdf(value - 1), torch.Generator().manual_seed(0)
+            pit = below + (pit - below) * torch.rand(len(pit), generator=generator)
         levels = np.linspace(0.05, 0.95, 19)
         inside = np.abs(pit.numpy()[:, None] - 0.5) <= levels / 2
         q = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
         away = value.numpy()[:, None] - self.predict_quantile(X, q)
         pinball = np.maximum(q * away, (q - 1) * away)
-        return {
-            "pit": pit.numpy(),
-            "levels": levels,
-            "coverage": inside.mean(0),
-            "crps": float(2 * pinball.mean()),
-            "log_likelihood": float(self.log_likelihood(X, y).mean()),
-        }
-
-    def _check(self) -> None:
-        check_configs(self)
-        sizes = "n_members", "n_hidden", "n_layers", "n_components", "n_functions", "rank"
-        for name in sizes:
-            check_count(name, getattr(self, name))
-        if self.encoder is not None and not isinstance(self.encoder, nn.Module):
-            raise ValueError(f"encoder={self.encoder!r} must be a torch module")
+        crps, likelihood = float(2 * pinball.mean()), float(self.log_likelihood(X, y).mean())
+        found = {"pit": pit.numpy(), "levels": levels, "coverage": inside.mean(0), "crps": crps}
+        return {**found, "log_likelihood": likelihood}
 
     def _rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Rows with NaN for gaps, outputs (n, t) and weights, those of no weight left out."""
-        self.schema_ = None
-        if as_frame(X) is not None or self.columns not in ("auto", None):
-            self.schema_ = Schema.infer(X, self.columns)
-        rows, outputs = self._numbers(X, reset=True), _outputs(y)
+        asked = as_frame(X) is not None or self.columns not in ("auto", None)
+        self.schema_ = Schema.infer(X, self.columns) if asked else None
+        rows, outputs = self._numbers(X, reset=True, minimum=2), _outputs(y)
         self.is_single_ = np.ndim(np.asarray(y)) == 1
         if len(rows) != len(outputs):
             raise ValueError(f"X has {len(rows)} rows, but y {len(outputs)}")
-        weight = _check_sample_weight(
-            sample_weight, rows, dtype=np.float64, ensure_non_negative=True
-        )
-        check_sum(weight)
-        kept = torch.from_numpy(weight > 0)
+        weight = torch.tensor(read_weight(sample_weight, rows))
+        kept = weight > 0
         if kept.sum() < 2:
             raise ValueError("fewer than two rows have a positive sample_weight")
-        return torch.tensor(rows)[kept], outputs[kept], torch.tensor(weight)[kept]
+        return rows[kept], outputs[kept], weight[kept]
 
-    def _numbers(self, X: Any, *, reset: bool) -> Array:
-        how: Any = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        how["ensure_min_samples"] = 2 if reset else 1
-        if self.schema_ is None:
-            return validate_data(self, X, reset=reset, **how)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return check_array(self.schema_.encode(X), input_name="X", **how)
+    def _numbers(self, X: Any, **how: Any) -> Tensor:
+        return torch.tensor(
+            read_numbers(self, X, self.schema_, ensure_all_finite="allow-nan", **how)
+        )
 
     def _inputs(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        return self.inputs_(torch.tensor(self._numbers(X, reset=False)))
+        return self.inputs_(self._numbers(X))
 
     def _targets(self, outputs: Tensor) -> list[Kind]:
         """Kinds of the outputs, once these are known to have them."""
@@ -324,24 +287,21 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         for kind, y in zip(kinds, outputs.T, strict=True):
             if not isinstance(kind, Real | Integer | Periodic):
                 raise ValueError(f"y is {kind}; use QAFFDEClassifier for categories")
-            if not Target(kind).encode(y)[1].isfinite().all() or (
-                isinstance(kind, Integer) and (y != y.round()).any()
-            ):
+            broken = isinstance(kind, Integer) and bool((y != y.round()).any())
+            if broken or not Target(kind).encode(y)[1].isfinite().all():
                 raise ValueError(f"y has values that are not {kind}; values on an end are none")
         return kinds
 
     def _marginals(self, x: Tensor) -> list[BornConditional]:
         """Densities of each output at inputs (n, q)."""
-        n, draws, found = len(x), 1, []
-        generator = torch.Generator().manual_seed(0)
-        for t, density in enumerate(self.densities_):
+        n, found, generator = len(x), [], torch.Generator().manual_seed(0)
+        for density in self.densities_:
             numbers = density.network(x)
             found.append(density.head.average(numbers.reshape(n, -1, numbers.shape[-1])))
-            if t + 1 == len(self.densities_):
+            if density is self.densities_[-1]:
                 break
-            if draws == 1:
-                draws = N_DRAWS
-                x, numbers = (part.repeat_interleave(draws, 0) for part in (x, numbers))
+            if len(found) == 1:
+                x, numbers = (part.repeat_interleave(N_DRAWS, 0) for part in (x, numbers))
             with Noise(generator):
                 y = density.head.average(numbers).sample()
             x = torch.cat([x, seen(density.head.target, y)], 1)
@@ -365,19 +325,12 @@ class Inputs:
 
     A few rows far from all others do not set the units. No input is beyond ±20: a network would
     see nothing else.
-
-    Parameters
-    ----------
-    kinds : tuple of Kind
-    location, scale : Tensors of shape (d,)
-    gaps : tuple of bool
-        Whether a column has an indicator of gaps.
     """
 
     kinds: tuple[Kind, ...]
-    location: Tensor
+    location: Tensor  # (d,)
     scale: Tensor
-    gaps: tuple[bool, ...]
+    gaps: tuple[bool, ...]  # whether a column has an indicator of gaps
 
     @classmethod
     def of(cls, rows: Tensor, weight: Tensor, schema: Schema | None) -> "Inputs":

@@ -1,31 +1,22 @@
 """QAFFDETensorTrain: the density matrix of many columns, as a tensor train."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self, cast
 
 import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from qaffde.estimators.base import all_or_nothing, training_of
+from qaffde.estimators.base import RowsLike, all_or_nothing, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.kinds import Kind, Real
+from qaffde.kinds import Real
 from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
-from qaffde.parameters import (
-    check_count,
-    check_inside,
-    check_kind,
-    check_positive,
-    generator_from,
-    read_bounds,
-)
-from qaffde.selection import SelectionPolicy, Source
+from qaffde.parameters import check_count, check_inside, generator_from, read_bounds
+from qaffde.selection import SelectionPolicy
 from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
-from qaffde.streams import Chunks
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
@@ -33,6 +24,7 @@ MAX_CELLS, CELL_ROWS = 150, 50
 """Cells of the histogram that says where functions are dense: at most, and rows for each."""
 
 
+@dataclass(eq=False, repr=False)
 class QAFFDETensorTrain(BornEstimator):
     r"""Density of many columns by the Born rule of a tensor train (matrix-product state).
 
@@ -45,9 +37,8 @@ class QAFFDETensorTrain(BornEstimator):
 
     trained by maximum likelihood. It integrates to one exactly; marginals, conditionals, boxes,
     distribution functions and draws are products of the same matrices, at a cost that is linear in
-    the columns. Where one density matrix of joint features (:class:`QAFFDE`) ends at a few
-    columns, a train goes on. Columns that are (nearly) linear functions of each other need large
-    bonds; a mixture of Gaussians, the base measure of :class:`QAFFDESGD`, may suit them better.
+    the columns. Columns that are (nearly) linear functions of each other need large bonds; the
+    mixtures of :class:`QAFFDESGD` may suit them better.
 
     Parameters
     ----------
@@ -58,8 +49,7 @@ class QAFFDETensorTrain(BornEstimator):
     rank : int or "auto", default="auto"
         Number of amplitudes whose squares are summed; "auto" is 8.
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
-        Kinds of the columns, as in :class:`QAFFDE`: real numbers, with known ends or without,
-        integers, categories, points of a circle, numbers with one common value.
+        Kinds of the columns, as in :class:`QAFFDE`.
     training : TensorTrainConfig, optional
         Steps, batches, learning rate and ridge; the parameters above come first.
     time_limit : float or None, default=None
@@ -73,11 +63,9 @@ class QAFFDETensorTrain(BornEstimator):
     Attributes
     ----------
     density_ : qaffde.nn.TableDensity
-        The fitted density, a torch module.
-    bond_, rank_ : int
+        A torch module.
+    bond_, rank_, n_features_in_ : int
     history_ : qaffde.training.History
-        Of the training.
-    n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -96,30 +84,17 @@ class QAFFDETensorTrain(BornEstimator):
     array([0.8])
     """
 
-    default_training: ClassVar = TensorTrainConfig()
-
-    def __init__(
-        self,
-        n_features: int | str = "auto",
-        bond: int | str = "auto",
-        rank: int | str = "auto",
-        columns: Any = "auto",
-        *,
-        training: TensorTrainConfig | None = None,
-        time_limit: float | None = None,
-        verbose: bool = False,
-        policy: SelectionPolicy | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.n_features = n_features
-        self.bond = bond
-        self.rank = rank
-        self.columns = columns
-        self.training = training
-        self.time_limit = time_limit
-        self.verbose = verbose
-        self.policy = policy
-        self.random_state = random_state
+    n_features: int | str = "auto"
+    bond: int | str = "auto"
+    rank: int | str = "auto"
+    columns: Any = "auto"
+    _: KW_ONLY
+    training: TensorTrainConfig | None = None
+    time_limit: float | None = None
+    verbose: bool = False
+    policy: SelectionPolicy | None = None
+    random_state: Any = None
+    default_training = TensorTrainConfig()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,12 +102,7 @@ class QAFFDETensorTrain(BornEstimator):
         return tags
 
     @all_or_nothing
-    def fit(
-        self,
-        X: ArrayLike | Chunks | Source,
-        y: None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: RowsLike, y: None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the density to the rows of `X`.
 
         Parameters
@@ -140,67 +110,40 @@ class QAFFDETensorTrain(BornEstimator):
         X : array-like of shape (n, d), or a source of chunks
             A source of chunks, as in :meth:`QAFFDE.fit`, or a Dask collection as a
             :class:`qaffde.distributed.DaskSource`, is fitted by a sample of a million rows.
-        y : None
-            Ignored.
+        y : ignored
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        self._check()
+        for name in ("n_features", "bond", "rank"):
+            check_count(name, getattr(self, name), auto=True)
         training: Any = training_of(self)
         run = Run(self.time_limit, training.checkpoint, verbose=bool(self.verbose))
         generator = generator_from(self.random_state)
         seed = generator.initial_seed()
-        rows, weight, asked = self._read(X, sample_weight, seed)
-        columns = self._columns(rows, weight, asked, seed)
+        source = self._source(X, sample_weight)
+        rows, weight = source.rows(seed)  # NaN for gaps
+        n, d = rows.shape
+        check_inside(read_bounds(source.ends, d), rows, range(n))
+        asked = [Real()] * d if source.schema is None else source.schema.kinds
+        policy, summary = self.policy or DEFAULT_POLICY, Summary.of(rows, weight, seed, n)
+        columns = table_columns(summary, asked, policy, seed, mapped=True, auto=False)
+        for column, x in zip(columns, rows.T, strict=True):
+            standardize_plain(column, x, weight)
         parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
         kinds = [part for column in columns for part in column.parts]
-        config = self._config(training, len(rows))
+        given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
+        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
+        config = replace(training.for_rows(n), **numbers)
         knots = [k for c, x in zip(columns, rows.T, strict=True) for k in knots_of(c, x)]
         train, history = fit_train(kinds, parts, weight, config, generator, run, knots)
         self.density_ = TableDensity(train, columns).requires_grad_(False).eval()
         self.bond_, self.rank_, self.history_ = max(train.bonds), train.end.shape[1], history
         return self
 
-    def _check(self) -> None:
-        for name in ("n_features", "bond", "rank"):
-            check_count(name, getattr(self, name), auto=True)
-        check_kind("training", self.training, TensorTrainConfig)
-        check_kind("policy", self.policy, SelectionPolicy)
-        check_positive("time_limit", self.time_limit, optional=True)
-
-    def _read(
-        self, X: Any, sample_weight: ArrayLike | None, seed: int
-    ) -> tuple[Tensor, Tensor, Sequence[Kind]]:
-        """Rows (n, d) with NaN for gaps, their weights and the kinds of the columns."""
-        source = self._source(X, sample_weight)
-        rows, weight = source.rows(seed)
-        if source.schema is None:
-            return rows, weight, [Real()] * rows.shape[1]
-        check_inside(read_bounds(source.schema.ends, rows.shape[1]), rows, range(len(rows)))
-        return rows, weight, source.schema.kinds
-
-    def _columns(
-        self, rows: Tensor, weight: Tensor, kinds: Sequence[Kind], seed: int
-    ) -> list[TableColumn]:
-        """Columns as parts, those of real numbers behind maps to their normal scores."""
-        policy = DEFAULT_POLICY if self.policy is None else self.policy
-        summary = Summary.of(rows, weight, seed, len(rows))
-        columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
-        for column, x in zip(columns, rows.T, strict=True):
-            standardize_plain(column, x, weight)
-        return columns
-
-    def _config(self, config: TensorTrainConfig, n: int) -> TensorTrainConfig:
-        """Settings of the training for n rows, and those that were asked for."""
-        given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
-        numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
-        return replace(config.for_rows(n), **numbers)
-
     def _spectrum(self) -> Tensor:
         check_is_fitted(self)
         train: Any = self.density_.density
-        spectrum: Tensor = train.spectrum()
-        return spectrum
+        return cast("Tensor", train.spectrum())
 
 
 def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
@@ -209,15 +152,14 @@ def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
     if not isinstance(real, RealColumn):
         return [None]
     known = x[~x.isnan() & (x != column.value if isinstance(column, AtomColumn) else True)]
-    n_cells = min(MAX_CELLS, len(known) // CELL_ROWS)
-    knots: list[Tensor | None] = [None]
+    n_cells, knots = min(MAX_CELLS, len(known) // CELL_ROWS), None
+
+    def level(at: Tensor) -> Tensor:
+        return torch.special.ndtr(real.encode(at)[0][:, 0])
+
     if n_cells > 1:
-        knots = [
-            resolution_knots(
-                known, lambda at: torch.special.ndtr(real.encode(at)[0][:, 0]), n_cells
-            )
-        ]
-    return [None, *knots] if isinstance(column, AtomColumn) else knots
+        knots = resolution_knots(known, level, n_cells)
+    return [None, knots] if isinstance(column, AtomColumn) else [knots]
 
 
 def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:

@@ -1,7 +1,6 @@
 """The explorer: a page on this machine where a person moves through a fitted density."""
 
 from qaffde.explore.server import ExplorerServer
-from qaffde.explore.tables import TableExplorer, make_explorer
 from qaffde.explore.views import Explorer, Picture
 
-__all__ = ["Explorer", "ExplorerServer", "Picture", "TableExplorer", "make_explorer"]
+__all__ = ["Explorer", "ExplorerServer", "Picture"]

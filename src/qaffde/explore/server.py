@@ -3,6 +3,7 @@
 import base64
 import ipaddress
 import json
+import math
 import secrets
 import socket
 import threading
@@ -15,13 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from qaffde.explore.requests import RequestError, State, parse_state
-from qaffde.explore.tables import TableExplorer
 from qaffde.explore.views import Explorer, Picture
-
-Array = NDArray[np.float64]
+from qaffde.plot.cells import Array
 
 ASSETS = files("qaffde.explore") / "assets"
 KINDS = {
@@ -72,7 +70,7 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def __init__(
         self,
-        explorer: Explorer | TableExplorer,
+        explorer: Explorer,
         facts: Mapping[str, Any],
         host: str = LOOPBACK,
         port: int = 0,
@@ -106,25 +104,21 @@ class ExplorerServer(ThreadingHTTPServer):
 
     def picture(self, state: State) -> tuple[Picture, float]:
         """A picture and the seconds it took, one at a time; a draft waits for no other picture."""
-        self._count(1)
+        self._count(1, 1 + MAX_WAITING)
         try:
             with self.lock:
                 start = time.perf_counter()
-                picture = self.explorer.picture(state, self._check)
+                picture = self.explorer.picture(state, lambda: self._count(0, 1))
                 return picture, time.perf_counter() - start
         finally:
             self._count(-1)
 
-    def _count(self, change: int) -> None:
-        """Follow how many pictures are asked for, and refuse to have too many wait."""
+    def _count(self, change: int, most: float = math.inf) -> None:
+        """Follow how many pictures are asked for, and refuse to have too many."""
         with self.gate:
-            if self.asked + change > 1 + MAX_WAITING:
+            if self.asked + change > most:
                 raise SupersededError
             self.asked += change
-
-    def _check(self) -> None:
-        if self.asked > 1:
-            raise SupersededError
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of connections that break."""
@@ -160,25 +154,18 @@ class Handler(BaseHTTPRequestHandler):
         except RequestError as error:
             status, answer = error.status, {"error": str(error)}
         except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": message}
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            answer = {"error": f"{type(error).__name__}: {error}"}
         if status not in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST):  # its body may be unread
             self.close_connection = True
-        if isinstance(answer, str):
-            self._send(status, (ASSETS / answer).read_bytes(), KINDS[Path(answer).suffix])
-        else:
-            self._send_json(status, answer)
+        self._send(status, answer)
 
     def _page(self, path: str) -> str | dict[str, Any]:
         if path in PAGES:
             return PAGES[path]
         if path != "api/model":
             raise RequestError("there is no such page", HTTPStatus.NOT_FOUND)
-        explorer = self.server.explorer
-        ends, told = explorer.view.T.tolist(), explorer.columns
-        parts = zip(explorer.names, ends, explorer.medians, told, strict=True)
-        columns = [{"name": n, "ends": e, "median": float(m), **more} for n, e, m, more in parts]
-        return {"columns": columns, "facts": dict(self.server.facts)}
+        return {"columns": self.server.explorer.columns, "facts": dict(self.server.facts)}
 
     def _picture(self, path: str) -> dict[str, Any]:
         if path != "api/picture":
@@ -232,20 +219,20 @@ class Handler(BaseHTTPRequestHandler):
         """Errors of the protocol, in the form of all others."""
         self.close_connection = True
         status = HTTPStatus(code)
-        self._send_json(status, {"error": message or status.phrase})
+        self._send(status, {"error": message or status.phrase})
 
-    def _send_json(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
-        text = json.dumps(answer, allow_nan=False, separators=(",", ":"))
-        self._send(status, text.encode(), "application/json")
-
-    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+    def _send(self, status: HTTPStatus, answer: str | Mapping[str, Any]) -> None:
+        """Send a file of the page, or an object as JSON."""
+        if isinstance(answer, str):
+            body, kind = (ASSETS / answer).read_bytes(), KINDS[Path(answer).suffix]
+        else:
+            body = json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+            kind = "application/json"
         self.send_response(status)
-        for name, value in HEADERS.items():
+        own = {"Content-Type": kind, "Content-Length": str(len(body))}
+        end = {"Connection": "close"} if self.close_connection else {}
+        for name, value in (HEADERS | own | end).items():
             self.send_header(name, value)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

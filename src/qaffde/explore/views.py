@@ -1,4 +1,9 @@
-"""Views of a model on the page: densities of one or two columns where others have values."""
+"""Views of a model on the page: densities of one or two columns where others have values.
+
+The page has one kind of picture, of even cells: a value that is counted (an integer, a category)
+fills the unit interval about its number, and an atom the cell that it lies in. Masses of cells are
+integrals, and quantiles those of the distribution function, but in a draft.
+"""
 
 import time
 from collections import OrderedDict
@@ -8,21 +13,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from qaffde.estimators.regions import cell_levels
 from qaffde.explore.requests import Ends, RequestError, State
+from qaffde.kinds import Category, Integer, Kind
 from qaffde.nn import BornMixture, TableDensity
-from qaffde.nn.calculus.integrals import Column
 from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing
 from qaffde.parameters import generator_from
+from qaffde.plot.cells import Array, Scale, axis_ends, kinds_of, table_masses
 from qaffde.streams.names import column_names
 
-Array = NDArray[np.float64]
+Check = Callable[[], None]
 
-CELLS = {1: 256, 2: 128}
-"""Cells along each axis of a curve or a plane, whose masses the page gets."""
+CELLS, DRAFT_CELLS = {1: 256, 2: 128}, {1: 128, 2: 48}
+"""Cells along each axis of a curve or a plane, whose masses the page gets; of drafts of tables."""
 NODES = {1: (48, 64, 96, 128), 2: (16, 20, 24, 32, 48, 64)}
 """Points along each axis at which the polynomials of a draft may be evaluated."""
 PLANE_NODES = (64, 128, 256)
@@ -36,8 +41,7 @@ MASSES = np.array([0.5, 0.9])
 LEVELS = np.array([0.05, 0.5, 0.95])
 N_DRAWS = 2000
 NO_DENSITY = "the model has no density at these values; move them nearer to the data"
-VIEW, MARGIN = (0.01, 0.99), 0.12
-"""Quantiles of draws that the axes span, and what is added at either end, as a share."""
+VIEW_TAIL, VIEW_MARGIN = 0.01, 0.12
 
 
 @dataclass(frozen=True)
@@ -57,17 +61,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Values of the last state, kept for one that differs only in its box or draws.
+    """Values of the last state, kept for one that differs only in its box or draws."""
 
-    Sides are masses of even cells; the first and the last reach to infinity.
-    """
-
-    key: Hashable
-    given: Tensor
-    cells: Cells
-    sides: list[Array]
+    mass: Array  # (m,) or (m, m), of even cells
+    sides: list[Array]  # masses (m,) of the cells of each axis
     quantiles: list[Array]
-    columns: list[Column]  # but of a draft
+    probability: Callable[[State, Check], float]  # of the box of a state
+    nodes: int = 0
 
 
 class Explorer:
@@ -83,29 +83,35 @@ class Explorer:
     Attributes
     ----------
     names : list of str
+    kinds : list of Kind
     view : ndarray of shape (2, d)
         Ends of the axes.
     medians : ndarray of shape (d,)
     columns : list of dict
-        What the page is told of the columns beside them.
+        What the page is told of them.
     """
 
     def __init__(self, model: Any, random_state: int = 0) -> None:
-        self.density: BornMixture | TableDensity = model.marginal(
-            range(model.n_features_in_)
-        ).density
-        self.names = column_names(model)
-        self.columns: list[dict[str, Any]] = [{"kind": "real"} for _ in self.names]
+        whole = range(model.n_features_in_)
+        self.density: BornMixture | TableDensity = model.marginal(whole).density
+        self.names, self.kinds = column_names(model), kinds_of(model)
         rows = self.density.sample(N_DRAWS, generator_from(random_state)).numpy()
-        support = _support(self.density)
-        self.view: Array = np.clip(widened(np.quantile(rows, VIEW, axis=0), MARGIN), *support)
-        self.medians: Array = np.clip(np.median(rows, axis=0), *self.view)
+        columns = zip(self.kinds, rows.T, strict=True)
+        ends = [axis_ends(kind, x, VIEW_TAIL, VIEW_MARGIN) for kind, x in columns]
+        self.view: Array = np.clip(np.array(ends).T, *_support(self.density))
+        middle = np.quantile(rows, 0.5, axis=0, method="closest_observation")
+        self.medians: Array = np.clip(middle, *self.view)
+        found = zip(self.names, self.kinds, self.view.T.tolist(), self.medians, strict=True)
+        self.columns: list[dict[str, Any]] = [
+            {"name": name, "kind": type(kind).__name__.lower(), "ends": ends, "median": float(m)}
+            | ({"labels": list(map(str, kind.values or ()))} if isinstance(kind, Category) else {})
+            for name, kind, ends, m in found
+        ]
         self._slices: OrderedDict[tuple[int, ...], Slices] = OrderedDict()
         self._seconds = 5e-11  # a multiplication
-        self._check: Callable[[], None] = nothing
-        self._last: Evaluated | None = None
+        self._last: tuple[Hashable, bool, Evaluated] | None = None
 
-    def picture(self, state: State, check: Callable[[], None] = nothing) -> Picture:
+    def picture(self, state: State, check: Check = nothing) -> Picture:
         """All that is shown of a state.
 
         Parameters
@@ -114,128 +120,159 @@ class Explorer:
         check : callable, optional
             Called now and then, unless a draft is made; stops the work by raising.
         """
-        self._check = nothing if state.draft else check
+        check = nothing if state.draft else check
         key = state.shown, tuple(state.given.items())
-        last = self._last
-        if last is None or last.key != key or not (last.columns or state.draft):
-            self._last = last = self._evaluated(key, state)
-        mass = last.cells.mass[(slice(1, -1),) * len(state.shown)].numpy()
-        sides, probability = [side[1:-1] for side in last.sides], self._probability(state, last)
-        return picture_of(
-            self.view, state, mass, sides, last.quantiles, probability, last.cells.nodes
+        if self._last is None or self._last[0] != key or (self._last[1] and not state.draft):
+            is_table = isinstance(self.density, TableDensity) and self.density.lines is None
+            evaluate = self._table if is_table else self._draft if state.draft else self._exact
+            given = torch.tensor([*state.given.values()], dtype=torch.float64)
+            self._last = key, state.draft, evaluate(state, given, check)
+        last = self._last[2]
+        steps = np.ptp(self.view[:, state.shown], axis=0) / len(last.mass)
+        ticks = np.random.default_rng(state.seed).random((state.samples, last.mass.ndim))
+        sides = [side / step for side, step in zip(last.sides, steps, strict=True)]
+        probability = None if state.box is None else last.probability(state, check)
+        return Picture(
+            self._ends(state),
+            last.mass / steps.prod(),
+            float(last.mass.sum()),
+            sides if last.mass.ndim == 2 else [],
+            self._placed(state.shown, draws(last.mass, ticks)),
+            cell_levels(last.mass, MASSES) / steps.prod(),
+            last.quantiles,
+            probability if probability is None else float(np.clip(probability, 0, 1)),
+            last.nodes,
         )
 
-    def _evaluated(self, key: Hashable, state: State) -> Evaluated:
-        columns = tuple(state.given)
-        given = torch.tensor([*state.given.values()], dtype=torch.float64)
-        joint = self.slices((*columns, *state.shown))
-        if not joint.reaches(given):
-            raise RequestError(NO_DENSITY)
-        if state.draft:
-            return self._drafted(key, state.shown, joint, given)
-        found = [self.slices((*columns, c)).column(given, self._check) for c in state.shown]
-        ends, n = ends_of(self.view, state.shown), CELLS[len(found)]
-        pairs = zip(found, ends, strict=True)
+    def _ends(self, state: State) -> list[Ends]:
+        """Ends of the axes of the columns shown."""
+        return [(float(low), float(high)) for low, high in self.view[:, state.shown].T]
+
+    def _placed(self, columns: int | Sequence[int], shares: Array) -> Array:
+        """Points of columns from shares of their axes."""
+        low, high = self.view[:, columns]
+        return np.asarray(low + (high - low) * shares)
+
+    def _quantiles(self, column: int, below: float, mass: Array) -> Array:
+        """Quantiles of a column by its cells and the mass below them."""
+        levels = np.clip((LEVELS - below) / max(mass.sum(), 1e-300), 0, 1)
+        return self._placed(column, cell_quantiles(mass, levels))
+
+    def _table(self, state: State, given: Tensor, check: Check) -> Evaluated:
+        """Values of a table of columns of several kinds."""
+        density = self.density
+        assert isinstance(density, TableDensity)
+        rest = [c for c in range(len(self.names)) if c not in state.given]
+        if state.given:
+            try:
+                density = density.condition([*state.given], given)
+            except ValueError:
+                raise RequestError(NO_DENSITY) from None
+        density = density.marginal([rest.index(c) for c in state.shown])
+        n = (DRAFT_CELLS if state.draft else CELLS)[len(state.shown)]
+        kinds, ends = [self.kinds[c] for c in state.shown], self._ends(state)
+        pairs = zip(kinds, ends, strict=True)
+        scales = [Scale("", kind, np.linspace(*pair, n + 1)) for kind, pair in pairs]
+        mass, sides, values = table_masses(density, scales, atoms=True, draft=state.draft)
+        quantiles = []
+        for k, (kind, side) in enumerate(zip(kinds, values, strict=True)):
+            if isinstance(kind, Category):  # thrice the most probable one
+                found = np.full(3, float(side.mass.argmax()))
+            elif state.draft:
+                first = side.points < ends[k][0] if isinstance(kind, Integer) else 0
+                found = self._quantiles(state.shown[k], float(side.mass[first].sum()), sides[k])
+                found = np.rint(found) if isinstance(kind, Integer) else found
+            else:
+                found = density.marginal([k]).ppf(torch.as_tensor(LEVELS)).numpy()
+            quantiles.append(found)
+        return Evaluated(
+            mass, sides, quantiles, lambda s, _: _box_probability(density, kinds, s.box)
+        )
+
+    def _exact(self, state: State, given: Tensor, check: Check) -> Evaluated:
+        """Values of a sum of terms, by the distribution functions of the columns shown."""
+        joint = self._joint(state, given)
+        columns = [self.slices((*state.given, c)).column(given, check) for c in state.shown]
+        ends, n = self._ends(state), CELLS[len(columns)]
+        pairs = zip(columns, ends, strict=True)
         sides = [column.cdf(cell_edges(*pair, n)).diff() for column, pair in pairs]
         cells = Cells(sides[0], n)
         if len(sides) == 2:
-            cells = joint.plane(given, ends, sides, PLANE_NODES, self._check)
-        quantiles = [column.ppf(torch.tensor(LEVELS)).numpy() for column in found]
-        return Evaluated(key, given, cells, [s.numpy() for s in sides], quantiles, found)
+            cells = joint.plane(given, ends, sides, PLANE_NODES, check)
 
-    def _drafted(
-        self, key: Hashable, shown: tuple[int, ...], joint: Slices, given: Tensor
-    ) -> Evaluated:
+        def probability(state: State, check: Check) -> float:
+            assert state.box is not None
+            if state.draft:
+                return self._covered(cells, state)
+            if len(columns) == 1:
+                below, above = columns[0].cdf(torch.tensor(state.box[0], dtype=torch.float64))
+                return float(above - below)
+            return joint.probability(given, columns[0].log_mass, state.box, check)
+
+        quantiles = [column.ppf(torch.tensor(LEVELS)).numpy() for column in columns]
+        inner = [side[1:-1].numpy() for side in sides]
+        return Evaluated(_inner(cells), inner, quantiles, probability, cells.nodes)
+
+    def _draft(self, state: State, given: Tensor, check: Check) -> Evaluated:
         """Masses at as many nodes as the time for a draft allows, all else from their sums."""
-        ends, k = ends_of(self.view, shown), len(shown)
+        joint, k = self._joint(state, given), len(state.shown)
         budget, start = BUDGET / self._seconds - OVERHEAD, time.thread_time()
-        cells = joint.masses(given, ends, CELLS[k], NODES[k], budget=budget, draft=True)
-        self._learn_speed(cells.work, time.thread_time() - start)
+        cells = joint.masses(
+            given, self._ends(state), CELLS[k], NODES[k], budget=budget, draft=True
+        )
+        ratio = (time.thread_time() - start) / ((cells.work + OVERHEAD) * self._seconds)
+        self._seconds *= float(np.clip(ratio, 0.5, 2.0)) ** 0.3  # slowly: others come and go
         mass = cells.mass.numpy()
         sides = [mass] if k == 1 else [mass.sum(1), mass.sum(0)]
-        quantiles = []
-        for c, side in zip(shown, sides, strict=True):
-            inside = side[1:-1]
-            levels = np.clip((LEVELS - side[0]) / max(inside.sum(), 1e-300), 0, 1)
-            quantiles.append(placed(self.view, c, cell_quantiles(inside, levels)))
-        return Evaluated(key, given, cells, sides, quantiles, [])
+        pairs = zip(state.shown, sides, strict=True)
+        quantiles = [self._quantiles(c, side[0], side[1:-1]) for c, side in pairs]
+        inner = [side[1:-1] for side in sides]
+        return Evaluated(
+            _inner(cells), inner, quantiles, lambda s, _: self._covered(cells, s), cells.nodes
+        )
+
+    def _joint(self, state: State, given: Tensor) -> Slices:
+        joint = self.slices((*state.given, *state.shown))
+        if not joint.reaches(given):
+            raise RequestError(NO_DENSITY)
+        return joint
 
     def slices(self, columns: tuple[int, ...]) -> Slices:
         """Density of some columns, ready for grids; the latest ones are kept."""
         if columns not in self._slices:
             self._slices[columns] = Slices(self.density.marginal(columns))
-            self._forget()
+            kept = self._slices.values()
+            while len(kept) > 4 and sum(each.nbytes for each in kept) > MAX_BYTES:
+                self._slices.popitem(last=False)
         self._slices.move_to_end(columns)
         return self._slices[columns]
 
-    def _forget(self) -> None:
-        while sum(s.nbytes for s in self._slices.values()) > MAX_BYTES and len(self._slices) > 4:
-            self._slices.popitem(last=False)
-
-    def _learn_speed(self, work: float, seconds: float) -> None:
-        """Follow the time of a multiplication, slowly: other programs come and go."""
-        ratio = seconds / ((work + OVERHEAD) * self._seconds)
-        self._seconds *= float(np.clip(ratio, 0.5, 2.0)) ** 0.3
-
-    def _probability(self, state: State, last: Evaluated) -> float | None:
-        """Probability of the box: exact, but of a draft from the cells that it covers."""
-        if state.box is None:
-            return None
-        if state.draft:
-            found: Any = last.cells.mass.numpy()
-            for c, ends in zip(state.shown, state.box, strict=True):
-                n, (low, high) = len(found) - 2, self.view[:, c]
-                found = overlaps(n, *((np.array(ends) - low) / (high - low))) @ found
-        elif len(state.shown) == 1:
-            below, above = last.columns[0].cdf(torch.tensor(state.box[0], dtype=torch.float64))
-            found = float(above - below)
-        else:
-            joint = self.slices((*state.given, *state.shown))
-            log_mass = last.columns[0].log_mass
-            found = joint.probability(last.given, log_mass, state.box, self._check)
-        return float(np.clip(found, 0, 1))
+    def _covered(self, cells: Cells, state: State) -> float:
+        """Mass of the cells that a box covers."""
+        found: Any = cells.mass.numpy()
+        for c, ends in zip(state.shown, state.box or (), strict=True):
+            n, (low, high) = len(found) - 2, self.view[:, c]
+            found = overlaps(n, *((np.array(ends) - low) / (high - low))) @ found
+        return float(found)
 
 
-def picture_of(
-    view: Array,
-    state: State,
-    mass: Array,
-    sides: list[Array],
-    quantiles: list[Array],
-    probability: float | None,
-    nodes: int = 0,
-) -> Picture:
-    """Picture of the masses of even cells, and of those along each axis, between ends (2, d)."""
-    steps = np.ptp(view[:, state.shown], axis=0) / len(mass)
-    ticks = np.random.default_rng(state.seed).random((state.samples, mass.ndim))
-    return Picture(
-        ends_of(view, state.shown),
-        mass / steps.prod(),
-        float(mass.sum()),
-        [side / step for side, step in zip(sides, steps, strict=True) if mass.ndim == 2],
-        placed(view, state.shown, draws(mass, ticks)),
-        cell_levels(mass, MASSES) / steps.prod(),
-        quantiles,
-        probability,
-        nodes,
-    )
+def _inner(cells: Cells) -> Array:
+    """Masses of cells without those that reach to infinity."""
+    return cells.mass[(slice(1, -1),) * cells.mass.ndim].numpy()
 
 
-def ends_of(view: Array, columns: Sequence[int]) -> list[Ends]:
-    """Ends of the axes of some columns."""
-    return [(float(low), float(high)) for low, high in view[:, columns].T]
-
-
-def placed(view: Array, columns: int | Sequence[int], shares: Array) -> Array:
-    """Points of columns from shares of their axes."""
-    low, high = view[:, columns]
-    return np.asarray(low + (high - low) * shares)
-
-
-def widened(ends: Array, share: float) -> Array:
-    """Ends (2, d) with a share of their width added on either side."""
-    width = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
-    return np.asarray(ends + share * width * np.array([[-1.0], [1.0]]))
+def _box_probability(
+    density: TableDensity, kinds: Sequence[Kind], box: tuple[Ends, ...] | None
+) -> float:
+    """Probability of a box; categories are in it if their numbers are."""
+    ends: Tensor = torch.tensor(box, dtype=torch.float64).T.clone()
+    sets = {}
+    for k, kind in enumerate(kinds):
+        if isinstance(kind, Category):
+            codes = torch.arange(len(kind.values or ()))
+            sets[k] = (codes >= ends[0, k]) & (codes <= ends[1, k])
+            ends[:, k] = torch.tensor([-torch.inf, torch.inf])
+    return float(density.probability(ends[:1], ends[1:], sets)[0])
 
 
 def _support(density: BornMixture | TableDensity) -> Array:
@@ -243,14 +280,13 @@ def _support(density: BornMixture | TableDensity) -> Array:
 
     Beyond the box of a box base is only the background: axes end at the box.
     """
-    if isinstance(density, TableDensity):
-        assert density.lines is not None
-        inner = torch.from_numpy(_support(density.lines))
-        return density.maps.inverse(inner).numpy()
-    ends = [term.support.numpy() for term in density.terms if term.law.bounded]
+    lines = density.lines if isinstance(density, TableDensity) else density
+    terms = () if lines is None else lines.terms
+    ends = [term.support.numpy() for term in terms if term.law.bounded]
     if not ends:
         return np.array([[-np.inf], [np.inf]]).repeat(density.n_dims, 1)
-    return np.array([np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]])
+    found = torch.from_numpy(np.array([np.min(ends, axis=0)[0], np.max(ends, axis=0)[1]]))
+    return (density.maps.inverse(found) if isinstance(density, TableDensity) else found).numpy()
 
 
 def cell_quantiles(mass: Array, levels: Array) -> Array:

@@ -23,7 +23,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     follows the umask. Devices and pipes are written into, for they cannot be replaced.
     """
     where = Path(os.path.realpath(path))
-    old = _mode(where)
+    try:
+        old = where.stat().st_mode
+    except FileNotFoundError:
+        old = None
     mode = stat.S_IFREG | 0o666 if old is None else old
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; name a file in it")
@@ -45,11 +48,3 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         beside.replace(where)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _mode(path: Path) -> int | None:
-    """Type and permissions of a file, None if there is none."""
-    try:
-        return path.stat().st_mode
-    except FileNotFoundError:
-        return None

@@ -51,9 +51,8 @@ class Fields(dict[str, Any]):
     """Values of one object of class `kind`, and the sizes that they agree on.
 
     Sizes are known by letters, the same in all classes: d columns, q components, D features, H
-    frequencies, C classes. All values of an object agree on what a letter stands for. `known` has
-    the sizes of the objects made so far, by their id. `charge` is told how many bytes the use of
-    the object will take, and complains where that is too much.
+    frequencies, C classes. `known` has the sizes of the objects made so far, by their id. `charge`
+    complains where the use of the object takes more bytes than it should.
 
     Examples
     --------
@@ -72,10 +71,8 @@ class Fields(dict[str, Any]):
         charge: Callable[[int], None] = lambda _: None,
     ) -> None:
         super().__init__(values)
-        self.kind = kind
-        self.charge = charge
+        self.kind, self.charge, self._known = kind, charge, known
         self.sizes: dict[str, int] = {}
-        self._known = known
 
     def require(self, fits: object, name: str, what: str) -> None:
         """Raise the error of a field unless it fits."""
@@ -102,8 +99,8 @@ class Fields(dict[str, Any]):
         letters = shape.split()
         wanted = tuple(int(s) if s.isdigit() else self.sizes.get(s, s) for s in letters)
         fits = len(given) == len(wanted) and (empty or 0 not in given)
-        for size, number in zip(wanted, given, strict=False):
-            fits = fits and (isinstance(size, str) or size == number)
+        pairs = zip(wanted, given, strict=False)
+        fits = fits and all(isinstance(size, str) or size == number for size, number in pairs)
         self.require(fits, name, f"has shape {given}, not {wanted}")
         for letter, number in zip(letters, given, strict=True):
             if not letter.isdigit():
@@ -160,9 +157,8 @@ def items(
     """A list, or a tuple, of at least so many values that pass a check."""
     item(kind)(f, name, values)
     f.require(len(values) >= least, name, f"has fewer than {least}")
-    check = as_check(spec)
     for value in values:
-        check(f, name, value)
+        as_check(spec)(f, name, value)
 
 
 @parametrized

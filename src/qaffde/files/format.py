@@ -117,20 +117,25 @@ def _read_header(
     if not isinstance(metadata, dict) or not isinstance(metadata.get("qaffde"), str):
         raise FileError("this is not a model file of qaffde; name a file that model.save wrote")
     header = parse_json(metadata["qaffde"])
-    _check_version(header, versions)
-    ends = [0, *(_end(entry) for name, entry in table.items() if name != "__metadata__")]
-    said = n_bytes - len(start) + len(data)
-    if max(ends) != said:
-        raise FileError(f"the file's tensors have {max(ends)} bytes, not {said}: {DAMAGED}")
+    version = header.get("format")
+    if not isinstance(version, int) or not 1 <= version < 1000:
+        raise FileError(f"the file does not say which format it has: {DAMAGED}")
+    if version not in versions:
+        raise FileError(
+            f"the file has format {version}, written by qaffde {quoted(header.get('version'))}; "
+            f"this version reads format {FORMAT}: "
+            + ("update qaffde" if version > FORMAT else CONVERT)
+        )
+    last, said = 0, n_bytes - len(start) + len(data)
+    for entry in (entry for name, entry in table.items() if name != "__metadata__"):
+        match entry:
+            case {"data_offsets": [int(), int(end)]}:
+                last = max(last, end)
+            case _:
+                raise FileError(f"the file's table of tensors is wrong: {DAMAGED}")
+    if last != said:
+        raise FileError(f"the file's tensors have {last} bytes, not {said}: {DAMAGED}")
     return table, header, data
-
-
-def _end(entry: Any) -> int:
-    """Where a tensor ends among the bytes."""
-    match entry:
-        case {"data_offsets": [int(), int(end)]}:
-            return end
-    raise FileError(f"the file's table of tensors is wrong: {DAMAGED}")
 
 
 def _split(start: bytes, n_bytes: int) -> tuple[Json, memoryview]:
@@ -154,18 +159,6 @@ def _digest(table: Json, data: memoryview) -> str:
     state = hashlib.blake2b(said.encode(), digest_size=16)
     state.update(data)
     return state.hexdigest()
-
-
-def _check_version(header: Json, versions: Sequence[int]) -> None:
-    version = header.get("format")
-    if not isinstance(version, int) or not 1 <= version < 1000:
-        raise FileError(f"the file does not say which format it has: {DAMAGED}")
-    if version not in versions:
-        raise FileError(
-            f"the file has format {version}, written by qaffde {quoted(header.get('version'))}; "
-            f"this version reads format {FORMAT}: "
-            + ("update qaffde" if version > FORMAT else CONVERT)
-        )
 
 
 def _array(entry: Mapping[str, Any]) -> NDArray[Any]:

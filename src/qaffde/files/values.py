@@ -1,10 +1,10 @@
 """Values of a model as JSON and arrays, and back.
 
-A header lists objects, each after those that it refers to, so that they are made one by one
-without recursion. A value is plain (None, bool, number, text or a list of values) or an object
-with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``, ``{"dict": {...}}``, ``{"texts": [...]}``
-(an array of them), ``{"array": name}`` and ``{"tensor": name}`` (in the file's tensors),
-``{"complex": name}`` (a tensor of pairs), ``{"object": number}`` (earlier in the list).
+A header lists objects, each after those that it refers to. A value is plain (None, bool, number,
+text or a list of values) or an object with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``,
+``{"dict": {...}}``, ``{"texts": [...]}`` (an array of them), ``{"array": name}`` and
+``{"tensor": name}`` (in the file's tensors), ``{"complex": name}`` (a tensor of pairs),
+``{"object": number}`` (earlier in the list).
 """
 
 import math
@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from qaffde.files.fields import Fields, Spec, anything, array, as_check, number, whole
-from qaffde.files.format import (
-    DAMAGED,
-    DTYPES,
-    UNKNOWN,
-    Arrays,
-    FileError,
-    Json,
-    quoted,
-)
+from qaffde.files.format import DAMAGED, DTYPES, UNKNOWN, Arrays, FileError, Json, quoted
 
 MAX_OBJECTS = 10_000
 MAX_NUMBER = {int: 2**63, float: math.inf}
@@ -55,10 +47,9 @@ class Recipe:
     """How objects of one class are taken apart, and made of what a file says of them.
 
     `specs` are the checks of its fields, in this order, and `rules` look at all fields together
-    once each has passed its own. Without specs, the fields are the parameters of the class, which
-    checks them itself; those that a file lacks have their defaults. `take` returns the fields of
-    an object, by default its attributes of those names, and `make` the object of its fields, which
-    are parameters of the class by default. A file must have all `required` fields, by default all.
+    afterwards. Without specs, the fields are the parameters of the class, which checks them
+    itself, and may lack. `take` returns the fields of an object, by default its attributes, and
+    `make` the object of its fields. A file must have all `required` fields, by default all.
     """
 
     def __init__(
@@ -140,20 +131,17 @@ class Writer:
             case os.PathLike():
                 return os.fspath(value)
             case np.ndarray() if value.dtype.kind in "OU":
-                return self._texts(value, where)
+                if value.ndim != 1 or not all(isinstance(item, str) for item in value):
+                    wrong = f"{where} holds objects other than text; keep such models by pickle"
+                    raise FileError(wrong)
+                return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
             case np.ndarray():
                 return {"array": self._keep(value, where)}
-            case Tensor() if value.is_complex():
-                return {"complex": self._keep(_numpy(torch.view_as_real(value)), where)}
             case Tensor():
-                return {"tensor": self._keep(_numpy(value), where)}
+                tag = "complex" if value.is_complex() else "tensor"
+                plain = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+                return {tag: self._keep(plain.detach().cpu().numpy(), where)}
         return {"object": self.add(value, where)}
-
-    @staticmethod
-    def _texts(value: NDArray[Any], where: str) -> Json:
-        if value.ndim != 1 or not all(isinstance(item, str) for item in value):
-            raise FileError(f"{where} holds objects other than text; keep such models by pickle")
-        return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
 
     def _keep(self, array: NDArray[Any], where: str) -> str:
         plain = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
@@ -171,11 +159,10 @@ class Reader:
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        self._arrays = dict(arrays)
+        self._arrays, self._longest = dict(arrays), 0
         self._made: list[Any] = []
         self._sizes: dict[int, dict[str, int]] = {}
         self._lengths: list[int] = []  # of the chains that end in each object
-        self._longest = 0
         self._left = max(MAX_USE, USE_OF_FILE * sum(array.nbytes for array in arrays.values()))
 
     def make(self, objects: Any) -> Any:
@@ -254,16 +241,11 @@ class Reader:
         return self._arrays.pop(name)
 
 
-def _numpy(tensor: Tensor) -> NDArray[Any]:
-    return tensor.detach().cpu().resolve_conj().numpy()
-
-
 def _torch(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
 def _random_state(f: Fields) -> RandomState:
-    f.require(f["pos"] <= len(f["key"]), "pos", "is out of range")
     state = RandomState()
     state.set_state(("MT19937", f["key"], f["pos"], f["has_gauss"], f["gauss"]))
     return state
@@ -276,7 +258,7 @@ RECIPES["RandomState"] = Recipe(
         zip(("key", "pos", "has_gauss", "gauss"), state.get_state()[1:], strict=True)
     ),
     key=array("624", kinds="u"),
-    pos=whole(0),
+    pos=whole(0, 624),
     has_gauss=whole(0, 1),
     gauss=number(),
 )

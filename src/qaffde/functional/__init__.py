@@ -24,14 +24,10 @@ from qaffde.functional.measures import (
     gaussian_characteristic,
     gaussian_coefficients,
     gaussian_pair_characteristics,
-    is_broad,
     log_box_density,
     log_gaussian_density,
-    log_mixture_by_monomials,
-    log_mixture_density,
     monomials,
     range_eigenpairs,
-    whitening,
 )
 
 __all__ = [
@@ -50,16 +46,12 @@ __all__ = [
     "gaussian_coefficients",
     "gaussian_kernel",
     "gaussian_pair_characteristics",
-    "is_broad",
     "leading_eigenpairs",
     "log_box_density",
     "log_gaussian_density",
     "log_kernel_mass",
-    "log_mixture_by_monomials",
-    "log_mixture_density",
     "monomials",
     "range_eigenpairs",
     "resolve_rank",
     "symmetrize_lower",
-    "whitening",
 ]

@@ -75,10 +75,9 @@ def series_at(c: Tensor, y: Tensor) -> Tensor:
 def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 60) -> Tensor:
     """Points y in [−1, 1] where increasing series reach `target` of shape (n,).
 
-    Newton's steps inside a bracket, halved where a step would leave it, until every value is
-    within 1e-13 of its target, in shares of the whole rise. They begin between two knots. The
-    series, zero at −1, and their derivatives are of shapes (n, m + 1), (n, m), or one for all
-    targets.
+    Newton's steps inside a bracket, until every value is within 1e-13 of its target, in shares of
+    the whole rise. The series, zero at −1, and their derivatives are of shapes (n, m + 1), (n, m),
+    or one for all targets.
     """
     n = len(target)
     lower, upper, y = _between_knots(c, target)
@@ -98,10 +97,8 @@ def invert_increasing(c: Tensor, slope: Tensor, target: Tensor, n_steps: int = 6
         if n_left == 0:
             break
         if n_left < len(left) / 2:  # a copy pays
-            rows, c, slope, target, tolerance = (
-                part[left] for part in (rows, c, slope, target, tolerance)
-            )
-            lower, upper, y = (part[left] for part in (lower, upper, y))
+            parts = rows, c, slope, target, tolerance, lower, upper, y
+            rows, c, slope, target, tolerance, lower, upper, y = (part[left] for part in parts)
     return found
 
 

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-NEGLIGIBLE = 1e-15
-"""Share of the largest eigenvalue of a matrix that its factor leaves out."""
 BLOCK = 512
 """Rows whose amplitudes stay in the cache between the likelihood and its gradient."""
 SCALE_EVERY = 8
@@ -28,15 +26,8 @@ def carry_back(behind: Tensor, W: Tensor, Q: Tensor) -> Tensor:
 def log_norm(start: Tensor, mixers: Sequence[Tensor], v: Iterable[Tensor], end: Tensor) -> Tensor:
     r"""Logarithm (n,) of :math:`\lVert S\, W_1 \operatorname{diag}(v_1) \cdots E \rVert^2`.
 
-    Amplitudes are divided by their norms on the way: products of many parts stay numbers.
-
-    Parameters
-    ----------
-    start : Tensor of shape (s, a)
-    mixers : sequence of Tensors of shape (a, b)
-    v : iterable of Tensors of shape (n, b)
-        One at a time, if it makes them when they are needed.
-    end : Tensor of shape (b, r)
+    S is of shape (s, a), each W (a, b), v (n, b) and E (b, r). Amplitudes are divided by their
+    norms on the way: products of many parts stay numbers.
     """
     each = iter(v)
     H, log_p = (start @ mixers[0]) * next(each)[:, None], start.new_zeros(())
@@ -56,7 +47,7 @@ def unit_trace(rho: Tensor) -> tuple[Tensor, Tensor]:
 def root_factor(matrix: Tensor) -> Tensor:
     """A matrix F (n, r) with FFᵀ = M, where M (n, n) is positive semidefinite."""
     lam, U = torch.linalg.eigh(matrix)
-    large = lam > NEGLIGIBLE * lam[-1]
+    large = lam > 1e-15 * lam[-1]
     return U[:, large] * lam[large].sqrt()
 
 
@@ -69,39 +60,23 @@ def log_likelihood(
 ) -> Tensor:
     r"""Mean :math:`w \log \lVert \Psi \rVert^2` of rows, whose gradient comes in the same pass.
 
-    Parameters
-    ----------
-    weight : Tensor of shape (n,)
-    e : d Tensors of shape (n, K)
-        Functions of the parts, without gradients.
-    mixers, loadings : d Tensors of shapes (a, b) and (b, K)
-        The first mixer is one row.
-    end : Tensor of shape (b, r)
+    Each part has its functions e (n, K), without gradients, a mixer (a, b), the first one row, and
+    loadings (b, K).
     """
     if not torch.is_grad_enabled():
         v = [f @ V.T for f, V in zip(e, loadings, strict=True)]
         return (weight * log_norm(end.new_ones(1, 1), mixers, v, end)).mean()
-    value: Tensor = _LogLikelihood.apply(weight, e, *mixers, *loadings, end)
-    return value
+    return _LogLikelihood.apply(weight, e, *mixers, *loadings, end)
 
 
 class _LogLikelihood(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, e: Sequence[Tensor], *tensors: Tensor) -> Tensor:
-        d, gradients = len(e), [torch.zeros_like(tensor) for tensor in tensors]
+        gradients = [torch.zeros_like(tensor) for tensor in tensors]
         total = weight.new_zeros((), dtype=torch.float64)
         for k in range(0, len(weight), BLOCK):
             rows = slice(k, k + BLOCK)
-            total += _add_gradients(
-                weight[rows],
-                [f[rows] for f in e],
-                tensors[:d],
-                tensors[d:-1],
-                tensors[-1],
-                gradients[:d],
-                gradients[d:-1],
-                gradients[-1],
-            )
+            total += _add_gradients(weight[rows], [f[rows] for f in e], tensors, gradients)
         ctx.save_for_backward(*gradients)
         ctx.n_rows = len(weight)
         return (total / len(weight)).to(weight)
@@ -113,16 +88,13 @@ class _LogLikelihood(torch.autograd.Function):
 
 
 def _add_gradients(
-    weight: Tensor,
-    e: Sequence[Tensor],
-    mixers: Sequence[Tensor],
-    loadings: Sequence[Tensor],
-    end: Tensor,
-    dW: Sequence[Tensor],
-    dV: Sequence[Tensor],
-    dE: Tensor,
+    weight: Tensor, e: Sequence[Tensor], tensors: Sequence[Tensor], gradients: Sequence[Tensor]
 ) -> Tensor:
     """Sum of w log ‖Ψ‖² of a block, which adds its gradients to those of the tensors."""
+    d = len(e)
+    (mixers, loadings, end), (dW, dV, dE) = (
+        (each[:d], each[d:-1], each[-1]) for each in (tensors, gradients)
+    )
     v = [f @ V.T for f, V in zip(e, loadings, strict=True)]
     before, H = [mixers[0].expand(len(weight), -1)], [mixers[0] * v[0]]
     scales = {}

@@ -15,17 +15,11 @@ from qaffde.functional.fourier import Array, namespace_of, reusable
 
 
 def add_rank_update(rho: Tensor, phi: Tensor) -> None:
-    """Add φᵀφ to the lower triangle of `rho`, in place.
+    """Add φᵀφ to the lower triangle of `rho` (D, D), float64 and contiguous, in place.
 
-    A batch is one symmetric rank-n update (BLAS ``syrk``): half the work of a matrix product, and
-    in float64 no D × D temporary. Off the CPU, where torch offers no such routine, it is a plain
-    product.
-
-    Parameters
-    ----------
-    rho : Tensor of shape (D, D), float64, contiguous
-    phi : Tensor of shape (n, D)
-        Features, each row already multiplied by the square root of its weight.
+    Features (n, D) are already multiplied by the root of their weight. On the CPU this is one
+    symmetric rank-n update (BLAS ``syrk``): half the work of a product, and in float64 no D × D
+    temporary.
     """
     if rho.device.type == "cpu" and phi.dtype == torch.float64:
         # Fortran sees C-ordered arrays transposed: its upper triangle is our lower one.
@@ -38,8 +32,7 @@ def add_rank_update(rho: Tensor, phi: Tensor) -> None:
 
 def symmetrize_lower(rho: Tensor) -> Tensor:
     """Return the symmetric matrix whose lower triangle is that of `rho`."""
-    lower = rho.tril()
-    return lower + lower.tril(-1).T
+    return rho.tril() + rho.tril(-1).T
 
 
 def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -51,8 +44,8 @@ def leading_eigenpairs(M: Tensor, rank: int, tolerance: float = 0.0) -> tuple[Te
         Symmetric matrices.
     rank : int
     tolerance : float, default=0.0
-        Relative error of the eigenvalues that is good enough. If it is positive and few eigenpairs
-        are wanted, Lanczos iterations find them, from the same start in every call.
+        Relative error of the eigenvalues that is good enough: where few are wanted, Lanczos
+        iterations find them, from the same start in every call.
 
     Returns
     -------
@@ -95,11 +88,10 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
     Parameters
     ----------
     rank : int, float or "auto"
-        A number, a share of D in (0, 1], or as few as hold `min_trace` of the trace.
+        A number, a share of D in (0, 1], or as few as hold the share `min_trace` of the trace.
     lam : Tensor of shape (D,)
         All eigenvalues, in falling order.
     min_trace : float
-        Share of the trace to keep, used with "auto".
 
     Examples
     --------
@@ -118,15 +110,11 @@ def resolve_rank(rank: int | float | str, lam: Tensor, min_trace: float) -> int:
 def born_rule(phi: Array, L: Array) -> Array:
     r"""Born rule :math:`\phi^\top \rho\, \phi = \lVert L \phi \rVert^2`, not divided by a trace.
 
+    It is of shape (...), or (..., C) for the factors (C, r, D) of C density matrices.
+
     Parameters
     ----------
-    phi : Array of shape (..., D)
-    L : Array of shape (r, D) or (C, r, D)
-        One factor, or those of C density matrices, which take one product.
-
-    Returns
-    -------
-    Array of shape (...) or (..., C)
+    phi, L : Arrays of shapes (..., D), and (r, D) or (C, r, D)
 
     Examples
     --------
@@ -139,16 +127,12 @@ def born_rule(phi: Array, L: Array) -> Array:
 
 
 def born_mass(L: Tensor, G: Tensor) -> Tensor:
-    r"""Integral :math:`\operatorname{tr}(L G L^\top)` of the Born rule.
+    r"""Integral :math:`\operatorname{tr}(L G L^\top)` of the Born rule, of shape () or (C,).
 
     Parameters
     ----------
     L : Tensor of shape (r, D) or (C, r, D)
     G : Tensor of shape (D, D), or (D,) for a diagonal matrix
-
-    Returns
-    -------
-    Tensor of shape () or (C,)
 
     Examples
     --------

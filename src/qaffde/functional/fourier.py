@@ -4,13 +4,8 @@ r"""Fourier features whose inner product approximates the square root of a Gauss
 
 The paper squares the inner product (Eq. 2): :math:`k_\gamma = k_{\gamma/2}^2 \approx
 \langle \phi(x), \phi(y) \rangle^2`, so frequencies follow the spectrum of :math:`k_{\gamma/2}`,
-which is :math:`\mathcal{N}(0, \gamma I)`. Every map here returns the same three tensors,
-
-* ``W`` of shape (D, d), the frequencies,
-* ``b`` of shape (D,), the phases (a sine is a cosine with phase −π/2),
-* ``a`` of shape (D,), the amplitudes,
-
-so that everything downstream is written once.
+which is :math:`\mathcal{N}(0, \gamma I)`. Every map here returns frequencies W of shape (D, d),
+phases b (a sine is a cosine with phase −π/2) and amplitudes a, of shape (D,).
 
 **Lattices.** Frequencies :math:`w_i = k_i \cdot \text{step}` with whole k have shortcuts.
 Products of two features have frequencies on the same lattice, of at most twice the size, so
@@ -24,9 +19,8 @@ with the angles :math:`\theta_j = \text{step}_j x_j`. In two columns D features 
 rank, and so does a row in the sum :math:`\rho = \sum_n w_n \phi(x_n) \phi(x_n)^\top`, all of whose
 entries are among the moments :math:`\sum_n w_n f_1 f_2^\top`.
 
-**Arrays.** What scores rows is written in operations that NumPy and torch spell alike. A call of
-NumPy takes a microsecond and one of torch several: NumPy scores a few rows, torch blocks of them,
-and only torch has gradients.
+**Arrays.** What scores rows is written in operations that NumPy and torch spell alike: NumPy
+scores a few rows, since its calls take less time, torch blocks of them, and has gradients.
 """
 
 import math
@@ -67,29 +61,18 @@ def clipped(array: Array, low: float, high: float) -> Array:
 
 
 def gamma_from_bandwidth(h: Tensor) -> Tensor:
-    """Turn bandwidths into the paper's γ = 1/(2h²): the only place where this is done.
-
-    Parameters
-    ----------
-    h : Tensor, any shape
-        Standard deviation of the kernel, one per column or one for all.
-    """
+    """The paper's γ = 1/(2h²) of bandwidths h of any shape: the only place where this is done."""
     return 0.5 / h.square()
 
 
 def gaussian_kernel(X: Tensor, Y: Tensor, h: Tensor) -> Tensor:
-    """Gaussian kernel k_γ between all rows of `X` and all rows of `Y`.
+    """Gaussian kernel k_γ, of shape (n, m), between all rows of `X` and all rows of `Y`.
 
     Parameters
     ----------
-    X : Tensor of shape (n, d)
-    Y : Tensor of shape (m, d)
+    X, Y : Tensors of shapes (n, d), (m, d)
     h : Tensor of shape () or (d,)
         Bandwidth.
-
-    Returns
-    -------
-    Tensor of shape (n, m)
 
     Examples
     --------
@@ -103,32 +86,20 @@ def gaussian_kernel(X: Tensor, Y: Tensor, h: Tensor) -> Tensor:
 
 
 def log_kernel_mass(h: Tensor, n_dims: int) -> Tensor:
-    r"""Logarithm of :math:`M_\gamma = \int k_\gamma(x, y)\,dy = (2 \pi h^2)^{d/2}`.
-
-    Parameters
-    ----------
-    h : Tensor of shape () or (d,)
-        Bandwidth.
-    n_dims : int
-        The dimension d.
-    """
+    r"""Logarithm of :math:`M_\gamma = \int k_\gamma(x, y)\,dy = (2 \pi h^2)^{d/2}`."""
     return 0.5 * (math.pi / gamma_from_bandwidth(h)).log().expand(n_dims).sum()
 
 
 Frequencies = tuple[Tensor, Tensor, Tensor]
+MakeFrequencies = Callable[[int, Tensor, Tensor, Generator], Frequencies]
 
 
 def fourier_features(X: Tensor, W: Tensor, b: Tensor, a: Tensor) -> Tensor:
-    """Evaluate φ_i(x) = a_i cos(w_i·x + b_i).
+    """Evaluate φ_i(x) = a_i cos(w_i·x + b_i), of shape (n, D).
 
     Parameters
     ----------
-    X : Tensor of shape (n, d)
-    W, b, a : Tensors of shapes (D, d), (D,), (D,)
-
-    Returns
-    -------
-    Tensor of shape (n, D)
+    X, W, b, a : Tensors of shapes (n, d), (D, d), (D,), (D,)
 
     Examples
     --------
@@ -141,8 +112,7 @@ def fourier_features(X: Tensor, W: Tensor, b: Tensor, a: Tensor) -> Tensor:
 
 def fourier_waves(X: Array, W: Array, b: Array) -> Array:
     """Evaluate cos(w_i·x + b_i), of shape (n, D): features without their amplitudes."""
-    is_numpy = isinstance(X, np.ndarray)
-    phase = X @ W.T + b if is_numpy else torch.addmm(b, X, W.T)
+    phase = X @ W.T + b if isinstance(X, np.ndarray) else torch.addmm(b, X, W.T)
     return namespace_of(X).cos(phase, out=reusable(phase))
 
 
@@ -150,48 +120,45 @@ def random_frequencies(
     n_features: int, h: Tensor, period: Tensor, generator: Generator
 ) -> Frequencies:
     """Rahimi and Recht's features, the paper's: Gaussian frequencies, uniform phases."""
-    Z = torch.randn(n_features, len(h), generator=generator, dtype=h.dtype)
+    W = _gaussian(n_features, h, generator) * _spectral_scale(h)
     b = 2 * math.pi * torch.rand(n_features, generator=generator, dtype=h.dtype)
-    return Z * _spectral_scale(h), b, _equal_amplitudes(n_features, h)
+    return W, b, torch.full_like(b, math.sqrt(2 / n_features))
 
 
-def paired_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Gaussian frequencies, each as a cosine and a sine: ‖φ(x)‖ is the same for every x."""
-    Z = torch.randn(_n_pairs(n_features), len(h), generator=generator, dtype=h.dtype)
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * len(Z), h)[: len(Z)])
+def _paired(draw: Callable[[int, Tensor, Generator], Tensor]) -> MakeFrequencies:
+    """Normal draws as frequencies, each with a cosine and a sine: ‖φ(x)‖ is the same for all x."""
+
+    def make(n_features: int, h: Tensor, period: Tensor, generator: Generator) -> Frequencies:
+        n = max(n_features // 2, 1)
+        W = draw(n, h, generator) * _spectral_scale(h)
+        return _pair(W, torch.full((n,), math.sqrt(1 / n), dtype=h.dtype))
+
+    return make
 
 
-def orthogonal_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Orthogonal random features (Yu et al., 2016), paired.
+def _gaussian(n: int, h: Tensor, generator: Generator) -> Tensor:
+    return torch.randn(n, len(h), generator=generator, dtype=h.dtype)
 
-    Blocks of d orthogonal directions with independent χ_d lengths: up to sign, which a cosine
-    and sine pair does not see, each frequency has the law of a Gaussian one, but within a block
-    they do not repeat each other.
+
+def _orthogonal(n: int, h: Tensor, generator: Generator) -> Tensor:
+    """Orthogonal random features (Yu et al., 2016): blocks of d directions with χ_d lengths.
+
+    Up to sign each has the law of a Gaussian frequency, but in a block none repeats another.
     """
-    n, d = _n_pairs(n_features), len(h)
-    blocks = torch.randn(-(-n // d), d, d, generator=generator, dtype=h.dtype)
-    Q = torch.linalg.qr(blocks).Q
-    lengths = torch.randn(len(blocks), d, d, generator=generator, dtype=h.dtype).norm(dim=-1)
-    Z = (Q * lengths[..., None]).reshape(-1, d)[:n]
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * n, h)[:n])
+    d = len(h)
+    shape = -(-n // d), d, d
+    blocks, lengths = (torch.randn(shape, generator=generator, dtype=h.dtype) for _ in range(2))
+    return (torch.linalg.qr(blocks).Q * lengths.norm(dim=-1)[..., None]).reshape(-1, d)[:n]
 
 
-def sobol_frequencies(
-    n_features: int, h: Tensor, period: Tensor, generator: Generator
-) -> Frequencies:
-    """Quasi-Monte Carlo frequencies, paired: scrambled Sobol points through the normal quantile.
+def _sobol(n: int, h: Tensor, generator: Generator) -> Tensor:
+    """Quasi-Monte Carlo: scrambled Sobol points through the normal quantile.
 
     Sobol points are balanced in powers of two only, so the next power is drawn and its head kept.
     """
-    n = _n_pairs(n_features)
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     points = qmc.Sobol(len(h), rng=seed).random_base2(max(n - 1, 1).bit_length())[:n]
-    Z = torch.special.ndtri(torch.as_tensor(points, dtype=torch.float64)).to(h)
-    return _pair(Z * _spectral_scale(h), _equal_amplitudes(2 * n, h)[:n])
+    return torch.special.ndtri(torch.as_tensor(points, dtype=torch.float64)).to(h)
 
 
 def lattice_frequencies(
@@ -199,17 +166,11 @@ def lattice_frequencies(
 ) -> Frequencies:
     """Fourier series of the kernel on a torus of the given period: no randomness at all.
 
-    The frequencies are 2πk/P for integer vectors k, heaviest first, and a_k² is the spectrum at
-    2πk/P (the trapezoidal rule on Bochner's integral, exact up to the wrapped kernel). In one and
-    two dimensions this has neither the variance nor the floor of random frequencies; the number
-    of lattice points in a ball makes it useless beyond four.
-
-    Parameters
-    ----------
-    n_features : int
-        Upper bound of D: one constant and as many cosine–sine pairs as fit.
-    h, period : Tensors of shape (d,)
-        Bandwidth and period P of each column, in the same units.
+    The frequencies are 2πk/P for integer vectors k, heaviest first, and a_k² is the spectrum there
+    (the trapezoidal rule on Bochner's integral, exact up to the wrapped kernel). In one and two
+    dimensions this has neither the variance nor the floor of random frequencies; the number of
+    lattice points in a ball makes it useless beyond four. D is one constant and as many pairs of
+    a cosine and a sine as fit.
     """
     n = (n_features - 1) // 2
     step = 2 * math.pi / period
@@ -222,11 +183,11 @@ def lattice_frequencies(
     return W[keep], b[keep], a[keep]
 
 
-FREQUENCIES: dict[str, Callable[[int, Tensor, Tensor, Generator], Frequencies]] = {
+FREQUENCIES: dict[str, MakeFrequencies] = {
     "random": random_frequencies,
-    "paired": paired_frequencies,
-    "orthogonal": orthogonal_frequencies,
-    "sobol": sobol_frequencies,
+    "paired": _paired(_gaussian),
+    "orthogonal": _paired(_orthogonal),
+    "sobol": _paired(_sobol),
     "lattice": lattice_frequencies,
 }
 
@@ -234,14 +195,6 @@ FREQUENCIES: dict[str, Callable[[int, Tensor, Tensor, Generator], Frequencies]] 
 def _spectral_scale(h: Tensor) -> Tensor:
     """Standard deviation √γ of the spectrum of k_{γ/2}."""
     return gamma_from_bandwidth(h).sqrt()
-
-
-def _n_pairs(n_features: int) -> int:
-    return max(n_features // 2, 1)
-
-
-def _equal_amplitudes(n_features: int, h: Tensor) -> Tensor:
-    return torch.full((n_features,), math.sqrt(2 / n_features), dtype=h.dtype)
 
 
 def _pair(W: Tensor, a: Tensor) -> Frequencies:
@@ -259,11 +212,6 @@ def _half_lattice(n: int, weight: Tensor) -> Tensor:
     K = torch.cartesian_prod(*axes).reshape(-1, d)
     K = K[len(K) // 2 + 1 :].to(weight)  # lexicographically after the origin: one of each pair
     return K[torch.argsort((K * weight).square().sum(1), stable=True)[:n]]
-
-
-MAX_COLUMNS = 2
-BLOCK = 1024
-"""Nodes whose features are computed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +237,7 @@ class Lattice:
     @classmethod
     def of(cls, W: Tensor) -> "Lattice | None":
         """The lattice of frequencies of shape (D, d), or None if a shortcut would be longer."""
-        if W.shape[1] > MAX_COLUMNS or W.dtype != torch.float64:
+        if W.shape[1] > 2 or W.dtype != torch.float64:
             return None
         size = W.abs()
         step = torch.where(size > 0, size, torch.inf).amin(0)
@@ -299,7 +247,7 @@ class Lattice:
         most, off = float(index.abs().max()), float((multiple - index).abs().max())
         if most > len(W) or off > 1e-12 * most:  # but for rounding
             return None
-        index = torch.nn.functional.pad(index.long(), (0, MAX_COLUMNS - W.shape[1]))
+        index = torch.nn.functional.pad(index.long(), (0, 2 - W.shape[1]))
         lattice = cls(index, step)
         return lattice if math.prod(lattice.n_waves) < len(W) ** 2 / 2 else None
 
@@ -331,11 +279,6 @@ class Lattice:
         """Points of shape (n, d) of a torus whose values of q determine A."""
         axes = [_nodes(M).to(self.step) / step for M, step in self._columns]
         return torch.cartesian_prod(*axes).reshape(-1, len(axes))
-
-    def series(self, values: Tensor) -> Tensor:
-        """A of shape (2M₁ + 1, 2M₂ + 1) from the values of q, of shape (n,), at the nodes."""
-        first, second = (_analysis(M).to(values) for M in self.degree)
-        return first @ values.reshape(self.n_waves) @ second.T
 
     @cached_property
     def frequencies(self) -> Tensor:
@@ -402,14 +345,8 @@ class LatticeSeries:
     Rounding is relative to the sum of its coefficients, not to its value: what is below ``faint``
     has fewer than nine digits, and is computed as a square.
 
-    Parameters
-    ----------
-    W, b : Arrays of shapes (m₁ + m₂, d), (m₁ + m₂, 1)
-        Frequencies and phases of the waves, those of f₁ first; of one column, m₂ = 0. They and A
-        may be arrays of NumPy's, and points then are.
-    A : Array of shape (m₂, m₁), or (1, m₁)
-        The coefficients, transposed.
-    faint : float
+    W (m₁ + m₂, d) and b (m₁ + m₂, 1) are the frequencies and phases of the waves, those of f₁
+    first; of one column, m₂ = 0. A (m₂, m₁), or (1, m₁), are the coefficients, transposed.
     """
 
     W: Array
@@ -420,8 +357,8 @@ class LatticeSeries:
     @classmethod
     def of(cls, lattice: Lattice, square: Callable[[Tensor], Tensor]) -> "LatticeSeries":
         """The series of a function that is such a square, from its values."""
-        values = torch.cat([square(x) for x in lattice.nodes.split(BLOCK)])
-        A = lattice.series(values).T.contiguous()
+        values = torch.cat([square(x) for x in lattice.nodes.split(1024)])
+        A = _coefficients(_coefficients(values.reshape(lattice.n_waves)).T)
         faint = 1e9 * torch.finfo(A.dtype).eps * float(A.abs().sum())
         return cls(*lattice.all_waves, A, faint)
 
@@ -469,16 +406,13 @@ def _is_sine(degree: int) -> Tensor:
 
 
 def _nodes(degree: int) -> Tensor:
-    n = 2 * degree + 1
-    return 2 * math.pi / n * torch.arange(n, dtype=torch.float64)
+    return 2 * math.pi / (2 * degree + 1) * torch.arange(2 * degree + 1, dtype=torch.float64)
 
 
-def _analysis(degree: int) -> Tensor:
-    """Matrix from values at the nodes of one column to the coefficients of its waves."""
-    angles = torch.outer(_multiples(degree).double(), _nodes(degree))
-    waves = torch.where(_is_sine(degree)[:, None], angles.sin(), angles.cos())
-    waves[1:] *= 2
-    return waves / len(waves)
+def _coefficients(values: Tensor) -> Tensor:
+    """Coefficients of 1, cos θ, …, sin θ, … from values at the nodes, along the last axis."""
+    c = torch.fft.rfft(values, norm="forward")
+    return torch.cat([c.real[..., :1], 2 * c.real[..., 1:], -2 * c.imag[..., 1:]], -1)
 
 
 def _exponentials(degree: int) -> Tensor:

@@ -15,16 +15,11 @@ from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of
 
 
 def range_eigenpairs(G: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
-    r"""Eigenpairs of a positive semidefinite matrix on its range: all that whitening needs.
+    r"""Eigenpairs U (D, n) and λ (n,), rising, of a positive semidefinite matrix on its range.
 
     Powers of G on its range are :math:`U \operatorname{diag}(\lambda^p) U^\top`. Eigenvalues below
     `tolerance` times the largest belong to combinations of features that vanish μ-almost
     everywhere: dividing by them would only magnify rounding.
-
-    Returns
-    -------
-    U : Tensor of shape (D, n)
-    lam : Tensor of shape (n,), rising
 
     Examples
     --------
@@ -66,36 +61,23 @@ def box_pair_characteristics(W: Tensor, b: Tensor, lower: Tensor, upper: Tensor)
 
 
 def log_gaussian_density(X: Tensor, mean: Tensor, cholesky: Tensor) -> Tensor:
-    """Log-density of N(mean, LLᵀ), finite for every finite X.
+    """Log-density (..., n) of N(mean, LLᵀ) at X (n, d), finite for every finite X.
 
     Parameters
     ----------
-    X : Tensor of shape (n, d)
-    mean : Tensor of shape (..., d)
-    cholesky : Tensor of shape (..., d, d), lower triangular L
-
-    Returns
-    -------
-    Tensor of shape (..., n)
+    X, mean, cholesky : Tensors of shapes (n, d), (..., d), (..., d, d)
     """
     d = X.shape[-1]
     parts = mean.to(X).reshape(-1, d), cholesky.to(X).reshape(-1, d, d)
-    log_terms: Tensor = log_gaussian_terms(X, *whitening(X.new_zeros(()), *parts))
+    log_terms = log_gaussian_terms(X, *whitening(X.new_zeros(()), *parts))
     return log_terms.T.reshape(*mean.shape[:-1], len(X))
 
 
 def whitening(log_weight: Tensor, mean: Tensor, cholesky: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Affine map by which :func:`log_mixture_density` whitens by K Gaussians in one product.
 
-    Parameters
-    ----------
-    log_weight : Tensor of shape (K,) or ()
-    mean, cholesky : Tensors of shapes (K, d), (K, d, d)
-
-    Returns
-    -------
-    root, offset, log_constant : Tensors of shapes (d, d·K), (d·K,), (K,)
-        The first K columns are the first whitened coordinates of all components.
+    From weights (K,) or (), means (K, d) and factors (K, d, d), it is a root (d, d·K), whose first
+    K columns give the first whitened coordinates of all components, an offset and log-constants.
     """
     d = mean.shape[1]
     eye = torch.eye(d, dtype=mean.dtype, device=mean.device)
@@ -133,12 +115,8 @@ def _log_sum(log_terms: Array) -> Array:
         return log_terms[:, 0]
     xp = namespace_of(log_terms)
     most = xp.amax(log_terms, 1)
-    share = clipped(log_terms - most[:, None], LOG_NOTHING, 0.0)
+    share = clipped(log_terms - most[:, None], -80.0, 0.0)  # less underflows, which is slow
     return most + xp.log(xp.exp(share, out=reusable(share)).sum(1))
-
-
-LOG_NOTHING = -80.0
-"""Logarithm of a share that adds nothing; exponentials that underflow are slow."""
 
 
 def monomials(X: Array) -> Array:
@@ -176,10 +154,8 @@ REACH, MAX_ROUNDING = 10.0, 1e-9
 
 def is_broad(coefficients: Tensor, d: int) -> Tensor:
     """Which of K Gaussians keep their digits as sums of monomials of d columns, of shape (K,)."""
-    largest = monomials(torch.full((1, d), REACH, dtype=coefficients.dtype))
-    rounding = torch.finfo(coefficients.dtype).eps * (
-        largest.to(coefficients) @ coefficients.abs()
-    )
+    largest = monomials(torch.full((1, d), REACH).to(coefficients))
+    rounding = torch.finfo(coefficients.dtype).eps * (largest @ coefficients.abs())
     return rounding[0] < MAX_ROUNDING
 
 
@@ -210,6 +186,10 @@ def gaussian_characteristic(omega: Tensor, mean: Tensor, covariance: Tensor) -> 
     return torch.polar(torch.exp(-0.5 * square), omega @ mean)
 
 
+LARGE_SQUARE = 1e6
+"""Squared frequency beyond which squares of differences are not read from products: they round."""
+
+
 def gaussian_pair_characteristics(
     W: Tensor, b: Tensor, mean: Tensor, covariance: Tensor
 ) -> Tensor:
@@ -226,10 +206,6 @@ def gaussian_pair_characteristics(
         exponents = [negative_half_squares(V, sign) for sign in (-1, 1)]
     less, more = (exponent.exp() for exponent in exponents)
     return (cosines + sines) * less + (cosines - sines) * more
-
-
-LARGE_SQUARE = 1e6
-"""Squared frequency beyond which squares of differences are not read from products: they round."""
 
 
 def negative_half_squares(W: Tensor, sign: int) -> Tensor:

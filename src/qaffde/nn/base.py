@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Derived:
     """Values computed from a density, and the state of the density that they belong to.
 
-    Its tensors and submodules are held, so that nothing new can take their place in memory and
-    pass for them. The density itself is not: it is freed as soon as its user drops it.
+    Its tensors and submodules are held, so that nothing new can take their place in memory, but
+    not the density: it is freed as soon as its user drops it.
     """
 
     def __init__(self, density: nn.Module) -> None:
@@ -32,13 +32,10 @@ class Derived:
         ]
         self._numbers = [(vars(part), name) for part in modules[1:] for name in _numbers(part)]
         self._own_numbers = _numbers(density)
-        self._state = self._state_of(density)
+        self.state = self.state_of(density)
 
-    def is_current(self, density: nn.Module) -> bool:
-        """Whether the density has the same tensors, modules and numbers, all unchanged."""
-        return self._state_of(density) == self._state
-
-    def _state_of(self, density: nn.Module) -> list[float]:
+    def state_of(self, density: nn.Module) -> list[float]:
+        """The same list as long as tensors, modules and numbers of the density are unchanged."""
         own, tensors = vars(density), self._tensors
         return [
             *map(id, chain.from_iterable(part.values() for part in self._parts)),
@@ -65,17 +62,24 @@ class Density(nn.Module, ABC):
     def derived(self, name: Hashable, make: Callable[[], T]) -> T:
         """Compute the value of a name once, and again after the density has changed.
 
-        A tensor changed in place, a replaced tensor or submodule and a new value of a number are
-        changes. Values carry no gradients. They are neither copied nor pickled.
+        Changes are those of tensors, in place too, of submodules and numbers. Values carry no
+        gradients, and are neither copied nor pickled.
         """
         kept = self._derived
-        if kept is None or not kept.is_current(self):
+        if kept is None or kept.state_of(self) != kept.state:
             kept = self._derived = Derived(self)
         if name not in kept.values:
             with torch.no_grad():
                 kept.values[name] = make()
-        value: T = kept.values[name]
-        return value
+        return kept.values[name]
+
+    def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
+        """The log-density as a formula that is not closed; see :class:`FormulaDensity`."""
+        return Formula(lambda x, density: density.log_prob(x), self)
+
+    def expansion(self) -> Any:
+        """The density as a sum of trigonometric terms, computed anew by every call."""
+        raise TypeError(f"{type(self).__name__} is not a sum of trigonometric terms")
 
     def learns(self) -> bool:
         """Whether gradients with respect to a parameter are asked for."""
@@ -89,8 +93,8 @@ class Density(nn.Module, ABC):
 class FormulaDensity(Density):
     """Density whose log-density is one formula.
 
-    There is no other: :meth:`log_prob` evaluates it with the tensors as they are, scoring with
-    the same tensors frozen (:mod:`qaffde.nn.scoring`), and ONNX models record it.
+    :meth:`log_prob` evaluates it, :mod:`qaffde.nn.scoring` keeps it with its tensors frozen, and
+    ONNX models record it.
     """
 
     @abstractmethod
@@ -100,8 +104,7 @@ class FormulaDensity(Density):
         Parameters
         ----------
         dtype : torch.dtype, optional
-            Of the Fourier features, for scoring; by default that of the density. All else has the
-            precision of the density: rows on the edge of a box stay inside.
+            Of the Fourier features, for scoring; all else has the precision of the density.
         shortcuts : bool, default=True
             Whether quicker forms that branch on values are taken: series of features on a
             lattice, mixtures in one product.
@@ -113,15 +116,8 @@ class FormulaDensity(Density):
             formula = self.formula()
         else:
             formula = self.derived("formula", self.formula)
-        log_p: Tensor = formula(x.reshape(-1, x.shape[-1]))
+        log_p = formula(x.reshape(-1, x.shape[-1]))
         return log_p.reshape(x.shape[:-1] + log_p.shape[1:])
-
-
-def formula_of(density: Density, dtype: torch.dtype | None, *, shortcuts: bool) -> Formula:
-    """The formula of a density; of one that has none, a formula that is not closed."""
-    if isinstance(density, FormulaDensity):
-        return density.formula(dtype, shortcuts=shortcuts)
-    return Formula(lambda x, density: density.log_prob(x), density)
 
 
 def _numbers(module: nn.Module) -> list[str]:

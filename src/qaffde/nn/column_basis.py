@@ -11,6 +11,7 @@ known integrals, :math:`e_k e_l = \sum_m P_{kl,m} f_m`.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +21,7 @@ from qaffde.nn.parts import CIRCLE, LINE, Part
 N_CELLS = 128
 """Cells of the table that a quantile is looked up in."""
 MAX_STEPS, TOLERANCE = 30, 1e-13
-"""Of Newton's method inside a cell."""
+"""Of the secants inside a cell."""
 
 
 class ColumnBasis(nn.Module, ABC):
@@ -28,12 +29,14 @@ class ColumnBasis(nn.Module, ABC):
 
     Attributes
     ----------
+    part : Part
     products : Tensor of shape (K, K, M)
         P, coefficients of the products of two functions.
     roughness : Tensor of shape (K,)
         Mean square of the derivative of each function; zero for the constant.
     """
 
+    part: Part
     products: Tensor
     roughness: Tensor
 
@@ -41,11 +44,6 @@ class ColumnBasis(nn.Module, ABC):
     def n_functions(self) -> int:
         """The number of functions K."""
         return len(self.products)
-
-    @property
-    @abstractmethod
-    def part(self) -> Part:
-        """The kind of the part."""
 
     @abstractmethod
     def log_law(self, x: Tensor) -> Tensor:
@@ -83,7 +81,68 @@ class ColumnBasis(nn.Module, ABC):
         return torch.einsum("nm,klm->nkl", self.integrals(region), self.products.double())
 
 
-class WaveBasis(ColumnBasis):
+class LevelBasis(ColumnBasis):
+    """Functions of a part, written in its level u, which is uniform on [0, 1] under its law.
+
+    Attributes
+    ----------
+    level, of_level : callable
+        Levels (n,) of values (n,), and back.
+    """
+
+    level: Callable[[Tensor], Tensor]
+    of_level: Callable[[Tensor], Tensor]
+
+    @abstractmethod
+    def at_level(self, u: Tensor, V: Tensor) -> Tensor:
+        """V e of shape (n, b) at levels (n,)."""
+
+    @abstractmethod
+    def antiderivative(self, u: Tensor) -> Tensor:
+        """Integrals (n, M) of f up to levels (n,)."""
+
+    def values(self, x: Tensor) -> Tensor:
+        """Functions (n, K) at values (n,)."""
+        return self.loaded(x, torch.eye(self.n_functions, dtype=x.dtype))
+
+    def loaded(self, x: Tensor, V: Tensor) -> Tensor:
+        """V e(x) of shape (n, b) at values (n,), with V of shape (b, K)."""
+        return self.at_level(self.level(x), V)
+
+    def integrals(self, region: Tensor) -> Tensor:
+        """Integrals (n, M) of f between ends (n, 2)."""
+        low, high = (self.antiderivative(self.level(end.double())) for end in region.T)
+        return high - low
+
+    def quantiles(self, state: Tensor, q: Tensor) -> Tensor:
+        """Values (n,) up to which the densities of n states have mass q (n,).
+
+        By secants of a bracket, an end of which counts half once the other has moved twice.
+        """
+        c = torch.einsum("nkl,klm->nm", state.double(), self.products)
+        cells = torch.linspace(0, 1, N_CELLS + 1, dtype=torch.float64)
+        edges = torch.cat([self.level(self.breaks()), cells]).unique()
+        table = (c @ self.antiderivative(edges).T).cummax(1).values.expand(len(q), -1)
+        cell = torch.searchsorted(table.contiguous(), q[:, None]).clamp(1, len(edges) - 1)
+        (low, below), (high, above) = (
+            (edges[k[:, 0]], table.gather(1, k)[:, 0] - q) for k in (cell - 1, cell)
+        )
+        u, rose = (low + high) / 2, torch.zeros_like(q)
+        for _ in range(MAX_STEPS):
+            excess = (self.antiderivative(u) * c).sum(1) - q
+            rises = excess < 0
+            below = torch.where(rises, excess, torch.where(rose < 0, below / 2, below))
+            above = torch.where(rises, torch.where(rose > 0, above / 2, above), excess)
+            low, high = torch.where(rises, u, low), torch.where(rises, high, u)
+            rose = torch.where(rises, 1.0, -1.0)
+            new = low - below * ((high - low) / (above - below)).nan_to_num(0, 0, 0)
+            moved, u = (new - u).abs().max(), new
+            if moved < TOLERANCE:
+                break
+        return self.of_level(torch.where(q >= 1, 1.0, torch.where(q <= 0, 0.0, u)))
+
+
+class WaveBasis(LevelBasis):
     r"""Cosines of a line whose law is standard normal, denser where they are asked to be.
 
     With u = Φ(x) and a piecewise linear v(u) of slope s from [0, 1] to [0, 1],
@@ -109,6 +168,8 @@ class WaveBasis(ColumnBasis):
     True
     """
 
+    part = LINE
+    level, of_level = staticmethod(torch.special.ndtr), staticmethod(torch.special.ndtri)
     knots: Tensor
     mixing: Tensor
 
@@ -119,41 +180,22 @@ class WaveBasis(ColumnBasis):
         k = torch.arange(n_functions)
         self.register_buffer("roughness", (math.pi * k.double()).square())
         products = _line_products(n_functions)
-        whole = self._antiderivative(torch.ones(1, dtype=torch.float64))[0]
+        whole = self.antiderivative(torch.ones(1, dtype=torch.float64))[0]
         mixing = torch.linalg.inv(torch.linalg.cholesky(products @ whole))
         self.register_buffer("mixing", mixing)
         self.register_buffer("products", torch.einsum("ij,kl,jlm->ikm", mixing, mixing, products))
-
-    @property
-    def part(self) -> Part:
-        """A line."""
-        return LINE
 
     def log_law(self, x: Tensor) -> Tensor:
         """Logarithm of the normal density."""
         return -0.5 * (x.square() + math.log(2 * math.pi))
 
-    def values(self, x: Tensor) -> Tensor:
-        """Functions (n, K) at values (n,)."""
-        return self.loaded(x, torch.eye(self.n_functions, dtype=x.dtype))
-
-    def loaded(self, x: Tensor, V: Tensor) -> Tensor:
-        """V e(x) of shape (n, b); V takes up what makes the cosines orthonormal."""
-        v, slope, _ = self._warped(torch.special.ndtr(x))
-        frequency = math.pi * torch.arange(1, self.n_functions, dtype=x.dtype)
+    def at_level(self, u: Tensor, V: Tensor) -> Tensor:
+        """V e of shape (n, b); V takes up what makes the cosines orthonormal."""
+        v, slope, _ = self._warped(u)
+        frequency = math.pi * torch.arange(1, self.n_functions, dtype=u.dtype)
         waves = (v[:, None] * frequency).cos_() * (2 * slope).sqrt()[:, None]
         mixed = V @ self.mixing.to(V.dtype)
         return waves.to(V.dtype) @ mixed[:, 1:].T + mixed[:, 0]
-
-    def integrals(self, region: Tensor) -> Tensor:
-        """Integrals (n, M) of f between ends (n, 2)."""
-        low, high = (self._antiderivative(torch.special.ndtr(e.double())) for e in region.T)
-        return high - low
-
-    def quantiles(self, state: Tensor, q: Tensor) -> Tensor:
-        """Values (n,) up to which the densities eᵀσe of n states have mass q (n,)."""
-        level = solved(self, self.knots[0], state, q)
-        return torch.special.ndtri(level)
 
     def breaks(self) -> Tensor:
         """Values (k,) at the inner knots."""
@@ -167,7 +209,7 @@ class WaveBasis(ColumnBasis):
         slopes = knots[1].diff() / knots[0].diff()
         return knots[1][piece] + slopes[piece] * (u - knots[0][piece]), slopes[piece], piece
 
-    def _antiderivative(self, u: Tensor) -> Tensor:
+    def antiderivative(self, u: Tensor) -> Tensor:
         """Integrals (n, M) up to u (n,) of 1, of √(2s) cos πkv and of s cos πmv."""
         K = len(self.roughness)
         v, slope, piece = self._warped(u)
@@ -179,19 +221,12 @@ class WaveBasis(ColumnBasis):
         roots = before + (sines - edges[piece])[:, : K - 1] * (2 / slope).sqrt()[:, None]
         return torch.cat([u[:, None], roots, v[:, None], sines], 1)
 
-    def _derivative(self, u: Tensor) -> Tensor:
-        K = len(self.roughness)
-        v, slope, _ = self._warped(u)
-        waves = (v[:, None] * math.pi * torch.arange(2 * K - 1, dtype=torch.float64)).cos()
-        roots = waves[:, 1:K] * (2 * slope).sqrt()[:, None]
-        return torch.cat([torch.ones_like(v)[:, None], roots, waves * slope[:, None]], 1)
-
     def extra_repr(self) -> str:
         """Show the size."""
         return f"{self.n_functions}, {self.knots.shape[1]} knots"
 
 
-class CircleBasis(ColumnBasis):
+class CircleBasis(LevelBasis):
     r"""The Fourier basis of a circle.
 
     Its functions are one, :math:`\sqrt2 \cos 2\pi kx` and :math:`\sqrt2 \sin 2\pi kx`.
@@ -208,6 +243,8 @@ class CircleBasis(ColumnBasis):
     True
     """
 
+    part = CIRCLE
+    level = of_level = staticmethod(torch.positive)
     frequency: Tensor
     phase: Tensor
 
@@ -220,71 +257,24 @@ class CircleBasis(ColumnBasis):
         self.register_buffer("roughness", self.frequency.square())
         self.register_buffer("products", wave_products(frequency, phase))
 
-    @property
-    def part(self) -> Part:
-        """A circle."""
-        return CIRCLE
-
     def log_law(self, x: Tensor) -> Tensor:
         """Zero: the law is uniform."""
         return 0 * x
 
-    def values(self, x: Tensor) -> Tensor:
-        """Functions (n, K) at values (n,)."""
-        waves = (x[:, None] * self.frequency.to(x) - self.phase.to(x)).cos()
-        return waves * wave_amplitude(self.frequency).to(x)
+    def at_level(self, u: Tensor, V: Tensor) -> Tensor:
+        """V e of shape (n, b)."""
+        waves = (u[:, None] * self.frequency.to(u) - self.phase.to(u)).cos()
+        return (waves * wave_amplitude(self.frequency).to(u)).to(V.dtype) @ V.T
 
-    def integrals(self, region: Tensor) -> Tensor:
-        """Integrals (n, M) of 1, cos πmu, …, sin πmu, … between ends (n, 2)."""
-        low, high = (self._antiderivative(end.double()) for end in region.T)
-        return high - low
-
-    def quantiles(self, state: Tensor, q: Tensor) -> Tensor:
-        """Values (n,) up to which the densities eᵀσe of n states have mass q (n,)."""
-        return solved(self, torch.linspace(0, 1, N_CELLS + 1).double(), state, q)
-
-    def _multiples(self) -> Tensor:
-        return math.pi * torch.arange(1, (self.products.shape[2] + 1) // 2, dtype=torch.float64)
-
-    def _antiderivative(self, u: Tensor) -> Tensor:
-        m = self._multiples()
+    def antiderivative(self, u: Tensor) -> Tensor:
+        """Integrals (n, M) up to u (n,) of 1, cos πmu, …, sin πmu, …."""
+        m = math.pi * torch.arange(1, (self.products.shape[2] + 1) // 2, dtype=torch.float64)
         angle = u[:, None] * m
         return torch.cat([u[:, None], angle.sin() / m, (1 - angle.cos()) / m], 1)
-
-    def _derivative(self, u: Tensor) -> Tensor:
-        angle = u[:, None] * self._multiples()
-        return torch.cat([torch.ones_like(u)[:, None], angle.cos(), angle.sin()], 1)
 
     def extra_repr(self) -> str:
         """Show the size."""
         return str(self.n_functions)
-
-
-def solved(basis: WaveBasis | CircleBasis, knots: Tensor, state: Tensor, q: Tensor) -> Tensor:
-    """Levels u (n,) up to which densities eᵀσe have mass q, by Newton's steps inside a bracket.
-
-    Parameters
-    ----------
-    basis : WaveBasis or CircleBasis
-    knots : Tensor of shape (J,)
-        Where the densities may jump.
-    state, q : Tensors of shapes (n, K, K) or (1, K, K), and (n,)
-    """
-    c = torch.einsum("nkl,klm->nm", state.double(), basis.products)
-    edges = torch.cat([knots, torch.linspace(0, 1, N_CELLS + 1).double()]).unique()
-    table = (c @ basis._antiderivative(edges).T).cummax(1).values.expand(len(q), -1)
-    cell = torch.searchsorted(table.contiguous(), q[:, None])[:, 0].clamp(1, len(edges) - 1)
-    low, high = edges[cell - 1], edges[cell]
-    u = (low + high) / 2
-    for _ in range(MAX_STEPS):
-        excess = (basis._antiderivative(u) * c).sum(1) - q
-        low, high = torch.where(excess < 0, u, low), torch.where(excess < 0, high, u)
-        new = u - excess / (basis._derivative(u) * c).sum(1).clamp(min=1e-300)
-        new = torch.where((new >= low) & (new <= high), new, (low + high) / 2)
-        moved, u = (new - u).abs().max(), new
-        if moved < TOLERANCE:
-            break
-    return torch.where(q >= 1, 1.0, torch.where(q <= 0, 0.0, u))
 
 
 class CodeBasis(ColumnBasis):
@@ -320,15 +310,11 @@ class CodeBasis(ColumnBasis):
         Q, R = torch.linalg.qr(masses.sqrt()[:, None] * waves)
         table = Q * R.diagonal().sign() / masses.sqrt()[:, None]
         products = table[:, :, None] * table[:, None, :] * masses[:, None, None]
+        self.part = Part("codes", len(masses))
         self.register_buffer("masses", masses)
         self.register_buffer("table", table)
         self.register_buffer("roughness", frequency.square())
         self.register_buffer("products", products.permute(1, 2, 0).contiguous())
-
-    @property
-    def part(self) -> Part:
-        """Codes."""
-        return Part("codes", len(self.masses))
 
     def log_law(self, x: Tensor) -> Tensor:
         """Logarithm of the masses."""

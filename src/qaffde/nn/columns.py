@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from qaffde.nn.maps import MapTable
 from qaffde.nn.parts import CIRCLE, LINE, Part, Region
 
-NO_BREAKS = torch.empty(0, dtype=torch.float64)
 Regions = list[Region]
 
 
@@ -53,7 +52,7 @@ class TableColumn(nn.Module, ABC):
 
     def breaks(self) -> Tensor:
         """Where the values are no smooth function of the last part."""
-        return NO_BREAKS
+        return torch.empty(0, dtype=torch.float64)
 
 
 class RealColumn(TableColumn):
@@ -99,14 +98,12 @@ class RealColumn(TableColumn):
         inset: Tensor | None = None,
     ) -> None:
         super().__init__()
-        zero, none = torch.zeros(2, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
-        infinite = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
-        self.register_buffer("knots", none if knots is None else knots)
-        self.register_buffer("values", none if values is None else values)
-        self.register_buffer("slopes", none if slopes is None else slopes)
-        self.register_buffer("tails", zero if tails is None else tails)
-        self.register_buffer("ends", infinite if ends is None else ends)
-        self.register_buffer("inset", zero if inset is None else inset)
+        given = {"knots": knots, "values": values, "slopes": slopes}
+        given |= {"tails": tails, "ends": ends, "inset": inset}
+        default = {"tails": [0.0, 0.0], "ends": [-torch.inf, torch.inf], "inset": [0.0, 0.0]}
+        for name, value in given.items():
+            missing = torch.tensor(default.get(name, []), dtype=torch.float64)
+            self.register_buffer(name, missing if value is None else value)
 
     @property
     def is_identity(self) -> bool:
@@ -126,7 +123,9 @@ class RealColumn(TableColumn):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Values behind the map; its slope."""
-        return encode_columns([self], x[:, None])
+        known, z, log_slope = ~x.isnan(), x[:, None].clone(), torch.zeros_like(x)
+        z[known], log_slope[known] = MapTable.of([self])(x[known, None])
+        return z, log_slope
 
     def decode(self, parts: Tensor) -> Tensor:
         """The inverse of the map."""
@@ -146,14 +145,9 @@ def encode_columns(columns: Sequence[TableColumn], x: Tensor) -> tuple[Tensor, T
     """Parts (n, q) of rows (n, d), and log-slopes (n,): −∞ where a value is impossible."""
     if all(isinstance(column, RealColumn) for column in columns) and not x.isnan().any():
         return MapTable.of(columns)(x)
-    if len(columns) == 1 and isinstance(columns[0], RealColumn):
-        known = ~x[:, 0].isnan()
-        z, log_slope = x.clone(), torch.zeros_like(x[:, 0])
-        z[known], log_slope[known] = MapTable.of(columns)(x[known])
-        return z, log_slope
     found = [column.encode(values) for column, values in zip(columns, x.T, strict=True)]
-    log_slope = torch.stack([slope for _, slope in found]).sum(0)
-    return torch.cat([parts for parts, _ in found], 1), log_slope
+    parts, log_slopes = zip(*found, strict=True)
+    return torch.cat(parts, 1), torch.stack(log_slopes).sum(0)
 
 
 class CircleColumn(TableColumn):
@@ -178,7 +172,7 @@ class CircleColumn(TableColumn):
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Turns."""
         log_slope = torch.where(x.isnan(), 0.0, -math.log(self.period)).to(x)
-        return self._turns(x)[:, None] % 1, log_slope
+        return ((x - self.start) / self.period)[:, None] % 1, log_slope
 
     def decode(self, parts: Tensor) -> Tensor:
         """Values in [start, start + period)."""
@@ -186,11 +180,8 @@ class CircleColumn(TableColumn):
 
     def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
         """Arcs within one turn from the start."""
-        ends = [self._turns(end).clamp(0, 1) for end in (lower, upper)]
-        return [[torch.stack(ends, 1)]]
-
-    def _turns(self, x: Tensor) -> Tensor:
-        return (x - self.start) / self.period
+        ends = torch.stack([lower, upper], 1)
+        return [[((ends - self.start) / self.period).clamp(0, 1)]]
 
 
 class CodeColumn(TableColumn):
@@ -217,9 +208,9 @@ class CodeColumn(TableColumn):
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Codes; all other numbers are impossible."""
         code = x - self.first
-        possible = (code == code.round()) & (code >= 0) & (code < self.size)
-        log_slope = torch.where(possible | x.isnan(), 0.0, -torch.inf).to(x)
-        return torch.where(possible | x.isnan(), code, 0.0)[:, None], log_slope
+        possible = x.isnan() | (code == code.round()) & (code >= 0) & (code < self.size)
+        log_slope = torch.where(possible, 0.0, -torch.inf).to(x)
+        return torch.where(possible, code, 0.0)[:, None], log_slope
 
     def decode(self, parts: Tensor) -> Tensor:
         """Values of codes."""

@@ -4,9 +4,9 @@ r"""Conditional Born densities: from the context of any network to a density of 
 
 A network gives the base :math:`m_c`, a mixture of Gaussians with distribution function
 :math:`F_c`, and the factor :math:`A_c` of r × K numbers. Under the base, :math:`u = F_c(y)` is
-uniform on [0, 1], where the waves e are orthonormal: the density integrates to one exactly, for
-any network. The integral of the square is closed too, and with it distribution function,
-quantiles and draws. With a constant factor it is a mixture density network (Bishop, 1994).
+uniform on [0, 1], where the waves e are orthonormal: the density integrates to one exactly. The
+integral of the square is closed too, and with it distribution function, quantiles and draws. With
+a constant factor it is a mixture density network (Bishop, 1994).
 """
 
 import math
@@ -20,33 +20,19 @@ from torch.distributions import Categorical, Distribution
 from torch.nn import functional as F
 
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real
-from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.calculus.integrals import panels
 from qaffde.nn.column_basis import wave_amplitude, wave_products
 
 PANELS = (-9.0, -6.0, -4.5, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.5, 6.0, 9.0)
 """Edges of the panels of a quadrature, in deviations of each Gaussian; no mass lies beyond."""
-NODES = 5
-"""Of a panel."""
-MAX_STEPS, TOLERANCE = 60, 1e-13
-"""Of Newton's method for quantiles."""
-MAX_LOG_DEVIATION = 6.0
-WINDINGS, MAX_TURN = 2, 0.35
-"""Turns of a periodic y that are summed in each direction, and the largest deviation in turns."""
-MAX_INTEGERS = 100_000
-"""Values of an integer y that moments are summed over."""
 
 
 @dataclass(frozen=True)
 class Target:
     """Values y of one kind as numbers z, in which bases are mixtures of Gaussians.
 
-    Parameters
-    ----------
-    kind : Kind
-        Real numbers with one end are logarithms in z, those with two ends logits. Periodic ones
-        are turns.
-    location, scale : float
-        Of z.
+    Real numbers with one end are logarithms in z, those with two ends logits, and periodic ones
+    are turns, less a location and divided by a scale.
     """
 
     kind: Kind
@@ -65,62 +51,48 @@ class Target:
     @property
     def ends(self) -> tuple[float, float]:
         """Least and largest y."""
-        match self.kind:
-            case Real(lower, upper):
-                return -math.inf if lower is None else lower, math.inf if upper is None else upper
-            case Periodic(period, start):
-                return start, start + period
+        if isinstance(self.kind, Real):
+            return self.kind.ends
+        if isinstance(self.kind, Periodic):
+            return self.kind.start, self.kind.start + self.kind.period
         return -math.inf, math.inf
 
     @property
-    def _has_ends(self) -> tuple[bool, bool]:
-        """Whether y stops at its lower and upper end."""
-        is_real = isinstance(self.kind, Real)
-        return is_real and math.isfinite(self.ends[0]), is_real and math.isfinite(self.ends[1])
+    def _walls(self) -> list[tuple[int, float]]:
+        """Finite ends of a real y, each with the sign of y − end."""
+        ends = zip((1, -1), self.ends, strict=True) if isinstance(self.kind, Real) else ()
+        return [(side, end) for side, end in ends if math.isfinite(end)]
 
     def encode(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers z, and the logarithms of their slopes: −∞ where y is impossible."""
-        low, high = self.ends
-        inside = (y > low) & (y < high)
-        match self._has_ends:
-            case True, True:
-                below, above = (
-                    torch.where(inside, y - low, 1.0),
-                    torch.where(inside, high - y, 1.0),
-                )
-                value = below.log() - above.log()
-            case True, False:
-                value = torch.where(inside, y - low, 1.0).log()
-            case False, True:
-                value = -torch.where(inside, high - y, 1.0).log()
-            case _:
-                value, inside = y, torch.ones_like(inside)
+        value, inside = y, torch.ones_like(y, dtype=torch.bool)
+        if self._walls:
+            inside = (y > self.ends[0]) & (y < self.ends[1])
+            value = torch.zeros_like(y)
+            for side, end in self._walls:
+                value = value + side * torch.where(inside, side * (y - end), 1.0).log()
         z = (value - self.location) / self.scale
         z = z % 1 if isinstance(self.kind, Periodic) else z
         return z, torch.where(inside, self.log_slope(z), -torch.inf)
 
     def decode(self, z: Tensor) -> Tensor:
         """Values y of numbers z."""
-        (low, high), value = self.ends, self.location + self.scale * z
-        match self._has_ends:
-            case True, True:
+        value = self.location + self.scale * z
+        match self._walls:
+            case [(_, low), (_, high)]:
                 return low + (high - low) * value.sigmoid()
-            case True, False:
-                return low + value.exp()
-            case False, True:
-                return high - (-value).exp()
+            case [(side, end)]:
+                return end + side * (side * value).exp()
         return value
 
     def log_slope(self, z: Tensor) -> Tensor:
         """Logarithm of dz/dy at numbers z."""
-        (low, high), value = self.ends, self.location + self.scale * z
-        match self._has_ends:
-            case True, True:
+        value = self.location + self.scale * z
+        match self._walls:
+            case [(_, low), (_, high)]:
                 log_value = -F.logsigmoid(value) - F.logsigmoid(-value) - math.log(high - low)
-            case True, False:
-                log_value = -value
-            case False, True:
-                log_value = value
+            case [(side, _)]:
+                log_value = -side * value
             case _:
                 log_value = torch.zeros_like(z)
         return log_value - math.log(self.scale)
@@ -135,17 +107,9 @@ class Target:
 
 
 class BornHead(nn.Module):
-    """From the numbers that a network gives to a density of y; it has no parameters of its own.
+    """From `n_inputs` numbers that a network gives to a density of y.
 
-    Parameters
-    ----------
-    n_components, n_functions, rank, target
-        As in :class:`ConditionalBorn`.
-
-    Attributes
-    ----------
-    n_inputs : int
-        How many numbers it takes.
+    It has no parameters of its own; its arguments are those of :class:`ConditionalBorn`.
     """
 
     start: Tensor
@@ -193,10 +157,10 @@ class BornHead(nn.Module):
         parts = (numbers + self.start.to(numbers)).split([C, C, C, r * K], -1)
         log_weight, mean = parts[0].log_softmax(-1), parts[1]
         circular = isinstance(self.target.kind, Periodic)
-        most = math.log(MAX_TURN) if circular else MAX_LOG_DEVIATION
-        deviation = parts[2].clamp(-MAX_LOG_DEVIATION, most).exp()
+        most = math.log(0.35) if circular else 6.0  # turns, deviations
+        deviation = parts[2].clamp(-6.0, most).exp()
         if circular:
-            turns = torch.arange(-WINDINGS, WINDINGS + 1).to(mean)
+            turns = torch.arange(-2, 3).to(mean)
             mean = ((mean % 1)[..., None] + turns).flatten(-2)
             log_weight = log_weight.repeat_interleave(len(turns), -1)
             deviation = deviation.repeat_interleave(len(turns), -1)
@@ -218,8 +182,7 @@ class BornHead(nn.Module):
 class ConditionalBorn(nn.Module):
     r"""Layer from a context to a density of one y.
 
-    It is the last layer of any network: ``layer(network(x)).log_prob(y)`` is differentiable in
-    the parameters of both.
+    As the last layer of a network, ``layer(network(x)).log_prob(y)`` is differentiable.
 
     Parameters
     ----------
@@ -256,8 +219,7 @@ class ConditionalBorn(nn.Module):
 
     def forward(self, context: Tensor) -> Distribution:
         """Density of y for contexts of shape (..., n_inputs)."""
-        density: Distribution = self.head(self.linear(context))
-        return density
+        return self.head(self.linear(context))
 
 
 class BornConditional(Distribution):
@@ -269,7 +231,6 @@ class BornConditional(Distribution):
         Of the bases, in the units of z; on a circle, all windings of the Gaussians.
     factor : Tensor of shape (..., M, r, K)
     head : BornHead
-        Waves and target.
     """
 
     arg_constraints = {}  # noqa: RUF012 (as torch has it)
@@ -283,8 +244,11 @@ class BornConditional(Distribution):
 
     def double(self) -> "BornConditional":
         """The same density in double precision."""
-        base = self.log_weight.double(), self.center.double(), self.deviation.double()
-        return BornConditional(*base, self.factor.double(), self.head)
+        return self._changed(Tensor.double)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> "BornConditional":
+        base = change(self.log_weight), change(self.center), change(self.deviation)
+        return BornConditional(*base, change(self.factor), self.head)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log-density at values of the batch's shape; of an integer its log-probability."""
@@ -293,7 +257,7 @@ class BornConditional(Distribution):
     def log_prob_of_members(self, value: Tensor) -> Tensor:
         """The same (..., M) of each member."""
         if isinstance(self.target.kind, Integer):
-            log_mass = self._log_masses(*self._edges(value - 0.5, value + 0.5))
+            log_mass = self._log_interval(value - 0.5, value + 0.5)
             return torch.where((value == value.round())[..., None], log_mass, -torch.inf)
         z, log_slope = (part.to(self.center) for part in self.target.encode(value))
         return self._log_densities(z[..., None]) + log_slope[..., None]
@@ -303,7 +267,7 @@ class BornConditional(Distribution):
         lower, upper = lower.double(), upper.double()
         if isinstance(self.target.kind, Integer):
             lower, upper = lower.ceil() - 0.5, upper.floor() + 0.5
-        return _log_mean(self.double()._log_masses(*self._edges(lower, upper))).clamp(max=0)
+        return _log_mean(self.double()._log_interval(lower, upper)).clamp(max=0)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Distribution function; of a periodic y from the start of the circle."""
@@ -314,16 +278,15 @@ class BornConditional(Distribution):
         own, level = self.double(), torch.as_tensor(value, dtype=torch.float64)
         shape = torch.broadcast_shapes(self.batch_shape, level.shape)
         low, high = (end.expand(shape) for end in own._reach())
-        least = torch.full((), -torch.inf).double().expand(shape)
-        least = torch.zeros_like(least) if isinstance(self.target.kind, Periodic) else least
+        least = torch.full_like(low, 0.0 if isinstance(self.target.kind, Periodic) else -torch.inf)
         z = (low + high) / 2
-        for _ in range(MAX_STEPS):
+        for _ in range(60):
             excess = _log_mean(own._log_masses(least, z)).exp() - level
             low, high = torch.where(excess < 0, z, low), torch.where(excess < 0, high, z)
             new = z - excess / _log_mean(own._log_densities(z[..., None])).exp()
             new = torch.where((new > low) & (new < high), new, (low + high) / 2)
             moved, z = ((new - z).abs() / (1 + z.abs())).max(), new
-            if moved < TOLERANCE:
+            if moved < 1e-13:
                 break
         y = self.target.decode(z)
         return (y - 0.5).ceil() if isinstance(self.target.kind, Integer) else y
@@ -363,14 +326,8 @@ class BornConditional(Distribution):
     def entropy(self) -> Tensor:
         """Differential entropy, by quadrature; of integers that of their probabilities."""
         z, mass = self._nodes()
-        own = self.double()
-        own = BornConditional(
-            own.log_weight[..., None, None, :, :],
-            own.center[..., None, None, :, :],
-            own.deviation[..., None, None, :, :],
-            own.factor[..., None, None, :, :, :],
-            self.head,
-        )
+        at = (slice(None),) * len(self.batch_shape) + (None, None)
+        own = self.double()._changed(lambda part: part[at])
         if isinstance(self.target.kind, Integer):
             log_p = own.log_prob(self.target.decode(z))
         else:
@@ -380,8 +337,7 @@ class BornConditional(Distribution):
     def expectation(self, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Mean of a function of y, which it takes as a tensor (..., M, m).
 
-        A quadrature between the deviations of all Gaussians, or a sum over integers. The
-        function must be smooth.
+        By quadrature, or a sum over integers. The function must be smooth.
         """
         z, mass = self._nodes()
         return ((function(self.target.decode(z)) * mass).sum(-1) / mass.sum(-1)).mean(-1)
@@ -395,16 +351,16 @@ class BornConditional(Distribution):
         """Numbers z (..., M, m) and their masses, for each member."""
         own = self.double()
         if isinstance(self.target.kind, Integer):
-            reach = own._reach()[0].min(), own._reach()[1].max()
-            low, high = (float(self.target.decode(end)) for end in reach)
-            if high - low > MAX_INTEGERS:
+            least, most = own._reach()
+            low, high = (float(self.target.decode(end)) for end in (least.min(), most.max()))
+            if high - low > 100_000:
                 raise ValueError(
                     f"the density of integers goes from {low:.0f} to {high:.0f}: too many values "
                     "for a sum; ask for quantiles or draws"
                 )
             y = torch.arange(math.floor(low), math.ceil(high) + 1).double()
             at = y.reshape(-1, *[1] * len(self.batch_shape)).expand(-1, *self.batch_shape)
-            mass = own._log_masses(*own._edges(at - 0.5, at + 0.5)).exp().movedim(0, -1)
+            mass = own._log_interval(at - 0.5, at + 0.5).exp().movedim(0, -1)
             return self.target.encode(y)[0].expand_as(mass), mass
         steps = torch.tensor(PANELS, dtype=torch.float64)
         edges = (own.center[..., None] + own.deviation[..., None] * steps).flatten(-2)
@@ -412,8 +368,7 @@ class BornConditional(Distribution):
             edges = torch.cat([edges, torch.tensor([0.0, 1.0]).expand(*edges.shape[:-1], 2)], -1)
             edges = edges.clamp(0, 1)
         edges = edges.sort(-1)[0]
-        nodes, weights = legendre(NODES, edges[..., :-1, None], edges[..., 1:, None])
-        z, weights = nodes.flatten(-2), weights.flatten(-2)
+        z, weights = panels(edges, 5)
         log_p = own._log_densities(z.movedim(-1, 0)).movedim(0, -1)
         return z, log_p.exp() * weights
 
@@ -447,9 +402,10 @@ class BornConditional(Distribution):
         born = (self.factor @ waves[..., None]).square().sum((-1, -2))
         return log_base + born.log() - self.factor.square().sum((-1, -2)).log()
 
-    def _edges(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends of intervals of y as numbers z."""
-        return self.target.edge(lower).to(self.center), self.target.edge(upper).to(self.center)
+    def _log_interval(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """Log-probabilities (..., M) between values y."""
+        lower, upper = (self.target.edge(y).to(self.center) for y in (lower, upper))
+        return self._log_masses(lower, upper)
 
     def _log_masses(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Log-probabilities (..., M) between numbers z, which keep their digits in the tails.

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any
 
 import torch
@@ -11,7 +10,8 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
-from qaffde.nn.base import Density, FormulaDensity, formula_of
+from qaffde.functional.measures import log_mixture_density, whitening
+from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.base_laws import NormalLaw
 from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
 from qaffde.nn.calculus.polynomial import TrigonometricForm
@@ -27,13 +27,11 @@ class DensityMatrix(nn.Module):
     .. math:: p(\phi) = \frac{\phi^\top \rho\, \phi}{\operatorname{tr} \rho}
               = \frac{\lVert L \phi \rVert^2}{\lVert L \rVert_F^2}
 
-    which is a density where the features are orthonormal. Both the factor and the features may
-    come from any network.
+    which is a density where the features are orthonormal.
 
     Parameters
     ----------
     factor : Tensor of shape (r, D), or (C, r, D) for C density matrices
-        L, a parameter.
 
     Examples
     --------
@@ -62,8 +60,7 @@ class DensityMatrix(nn.Module):
 
     def forward(self, phi: Tensor) -> Tensor:
         """Logarithm of the Born rule, of shape (...), at features of shape (..., D)."""
-        born: Tensor = QF.born_rule(phi, self.factor)
-        return born.log() - self.log_trace()
+        return QF.born_rule(phi, self.factor).log() - self.log_trace()
 
     def log_trace(self) -> Tensor:
         """Logarithm of the trace of ρ."""
@@ -90,17 +87,14 @@ class BornDensity(FormulaDensity):
     with the density matrix :math:`\rho = L^\top L` (paper, Eq. 4: :math:`L = \Lambda^{1/2} V`),
     the base measure's density m and its Gram matrix G. It integrates to one for any L.
 
-    As a distribution of torch it has :attr:`event_shape`, :attr:`batch_shape`, :meth:`log_prob`
-    of points of shape (..., d) and :meth:`sample`. Gradients flow to the points, the factor and,
-    if they learn, the frequencies and phases. Factors of C classes give log-densities of shape
-    (..., C), by one product; they are scored, but neither drawn from nor expanded.
+    It has the attributes of a distribution of torch. Factors of C classes give log-densities of
+    shape (..., C), by one product; they are scored, but neither drawn from nor expanded.
 
     Parameters
     ----------
     features : FourierFeatures
         φ, frozen or learnable.
     factor : Tensor of shape (r, D), or (C, r, D) for C classes
-        L of the :class:`DensityMatrix`, a parameter.
     measure : BaseMeasure
 
     Examples
@@ -142,15 +136,18 @@ class BornDensity(FormulaDensity):
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log m‖Lφ‖² less the logarithm of its integral."""
-        features, precise = self.features, dtype in (None, torch.float64)
-        parts = features.W, features.b, self.factor * features.a
+        precise = dtype in (None, torch.float64)
         return Formula(
             _log_born,
-            Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts)),
+            self._square(dtype),
             self.series() if shortcuts and precise else None,
             self.measure.formula(shortcuts=shortcuts and dtype is not None),
             self.log_normalizer(),
         )
+
+    def _square(self, dtype: torch.dtype | None = None) -> Formula:
+        parts = self.features.W, self.features.b, self.factor * self.features.a
+        return Formula(_square, *(part if dtype is None else part.to(dtype) for part in parts))
 
     def width(self, dtype: torch.dtype) -> int:
         """Numbers that are computed for a point at once."""
@@ -161,11 +158,12 @@ class BornDensity(FormulaDensity):
 
     def log_normalizer(self) -> Tensor:
         """Log of tr(LGLᵀ), kept between calls while nothing changes or learns."""
-        if torch.compiler.is_compiling() or self.learns():
+
+        def compute() -> Tensor:
             return self.measure.log_normalizer(self.factor, self.features)
-        return self.derived(
-            "log_normalizer", lambda: self.measure.log_normalizer(self.factor, self.features)
-        )
+
+        is_fixed = not (torch.compiler.is_compiling() or self.learns())
+        return self.derived("log_normalizer", compute) if is_fixed else compute()
 
     def series(self) -> QF.LatticeSeries | None:
         """The series of ‖Lφ‖² on a lattice; None beside one, of classes, or while learning."""
@@ -174,11 +172,8 @@ class BornDensity(FormulaDensity):
         return self.derived("series", self._series)
 
     def _series(self) -> QF.LatticeSeries | None:
-        lattice, features = QF.Lattice.of(self.features.W), self.features
-        if lattice is None:
-            return None
-        square = Formula(_square, features.W, features.b, self.factor * features.a)
-        return QF.LatticeSeries.of(lattice, square)
+        lattice = QF.Lattice.of(self.features.W)
+        return None if lattice is None else QF.LatticeSeries.of(lattice, self._square())
 
     @torch.no_grad()
     def sample(
@@ -188,6 +183,12 @@ class BornDensity(FormulaDensity):
         shape = torch.Size(sample_shape)
         generator = torch.default_generator if generator is None else generator
         return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
+
+    def expansion(self) -> BornMixture:
+        """The terms of the square, one for each component of the base measure."""
+        parts = self.features.W, self.features.b, self.factor * self.features.a
+        form = TrigonometricForm.squared(*(part.detach().double() for part in parts))
+        return BornMixture(born_terms(form, self.series(), self.measure))
 
     @torch.no_grad()
     def normalize_(self) -> "BornDensity":
@@ -235,16 +236,14 @@ def _beside(log_p: Array, values: Array) -> Array:
 class DefensiveDensity(FormulaDensity):
     r"""Mixture with a broad Gaussian: :math:`(1 - \varepsilon) p(x) + \varepsilon\, n(x)`.
 
-    A box ends and a trigonometric polynomial has zeros, but no point that a user may score is
-    impossible. The mass stays one.
+    A box ends and a trigonometric polynomial has zeros, but here no point is impossible.
 
     Parameters
     ----------
     density : Density
     epsilon : float
         Weight of the background, about 1/(n + 1).
-    mean : Tensor of shape (d,)
-    covariance : Tensor of shape (d, d)
+    mean, covariance : Tensors of shapes (d,), (d, d)
     """
 
     mean: Tensor
@@ -260,13 +259,23 @@ class DefensiveDensity(FormulaDensity):
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Logarithm of the sum, finite for every finite point."""
         log_epsilon = self.mean.new_tensor(self.epsilon).log()
-        background = QF.whitening(log_epsilon, self.mean[None], self.cholesky[None])
+        background = whitening(log_epsilon, self.mean[None], self.cholesky[None])
         return Formula(
             _log_defensive,
-            formula_of(self.density, dtype, shortcuts=shortcuts),
+            self.density.formula(dtype, shortcuts=shortcuts),
             math.log1p(-self.epsilon),
-            Formula(QF.log_mixture_density, *background),
+            Formula(log_mixture_density, *background),
         )
+
+    def expansion(self) -> BornMixture:
+        """The terms of the density, and the Gaussian."""
+        inner: BornMixture = expand(self.density)
+        log_epsilon = torch.tensor(self.epsilon, dtype=torch.float64).log()
+        shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
+        terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
+        mean, C = self.mean.double(), self.cholesky.double()
+        background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
+        return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
 
 
 def _log_defensive(z: Array, log_p: Formula, log_rest: float, log_background: Formula) -> Array:
@@ -290,10 +299,8 @@ class StandardizedDensity(FormulaDensity):
         Of z.
     location, scale : Tensors of shapes (d,), (q,)
         Behind axes, `scale` is one number for all.
-    axes : Tensor of shape (d, q), optional
-        Orthonormal columns; None leaves the columns as they are.
-    noise : Tensor of shape (), optional
-        Variance σ² along each direction that the axes leave out; None does not see them.
+    axes, noise : Tensors of shapes (d, q), (), optional
+        Orthonormal columns, and the variance σ² along each direction that they leave out.
     """
 
     location: Tensor
@@ -318,42 +325,45 @@ class StandardizedDensity(FormulaDensity):
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Log-density of z, Jacobian included."""
-        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
+        inner = self.density.formula(dtype, shortcuts=shortcuts)
         far = torch.finfo(dtype or self.scale.dtype).max ** 0.25
-        log_units = self.scale.log().sum()
-        if self.axes is None:
-            return Formula(_log_standardized, inner, self.location, self.scale, log_units, far)
-        unit, precision = self.scale[0], 0 * self.scale[0]
+        log_units, scale, precision = self.scale.log().sum(), self.scale, None
+        if self.axes is not None:
+            scale = self.scale[0]
         if self.noise is not None:
             n_left_out = len(self.location) - len(self.scale)
             log_units = log_units + 0.5 * n_left_out * (2 * math.pi * self.noise).log()
-            precision = 0.5 / (self.noise / unit / unit)
-        parts = self.location, unit, self.axes, log_units, precision, far
-        return Formula(_log_projected, inner, *parts)
+            precision = 0.5 / (self.noise / scale / scale)
+        parts = self.location, scale, self.axes, log_units, precision, far
+        return Formula(_log_standardized, inner, *parts)
+
+    def expansion(self) -> BornMixture:
+        """The terms in the units of x."""
+        inner: BornMixture = expand(self.density)
+        location, scale = self.location.double(), self.scale.double()
+        return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
 
 
 def _log_standardized(
-    x: Array, log_p: Formula, location: Array, scale: Array, log_scale: Array, far: float
-) -> Array:
-    """Beyond `far` all points are as impossible; the cosine of ∞ is not a number."""
-    z = x - location
-    z /= scale
-    return log_p(clipped(z, -far, far)) - log_scale
-
-
-def _log_projected(
     x: Array,
     log_p: Formula,
     location: Array,
-    unit: Array,
-    axes: Array,
+    scale: Array,
+    axes: Array | None,
     log_units: Array,
-    precision: Array,
+    precision: Array | None,
     far: float,
 ) -> Array:
-    """Log-density of the coordinates along the axes, and of the noise beside them."""
-    y = clipped((x - location) / unit, -far, far)
-    z = y @ axes
+    """Log-density of the coordinates, and of the noise beside the axes.
+
+    Beyond `far` all points are as impossible: the cosine of ∞ is not a number.
+    """
+    y = x - location
+    y /= scale
+    y = clipped(y, -far, far)
+    z = y if axes is None else y @ axes
+    if precision is None:
+        return log_p(z) - log_units
     left_out = clipped((y * y).sum(1) - (z * z).sum(1), 0.0, math.inf)
     log_z = log_p(z)
     return log_z - _beside(log_z, log_units + precision * left_out)
@@ -372,52 +382,9 @@ def find_born(density: nn.Module) -> BornDensity:
 def expand(density: Density) -> Any:
     """Write a density as a sum of terms, once for as long as it stays as it is.
 
-    Parameters
-    ----------
-    density : BornDensity on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers
-
-    Returns
-    -------
-    BornMixture, or TableDensity behind maps and kinds of columns
+    A Born density on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers, gives a
+    :class:`BornMixture`, behind maps and kinds of columns a :class:`TableDensity`.
     """
     if isinstance(density, BornMixture):
         return density
-    return density.derived("expansion", lambda: expansion(density))
-
-
-@singledispatch
-def expansion(density: Density) -> Any:
-    """Sum of terms of a density, computed anew; each class of densities registers its own."""
-    raise TypeError(f"{type(density).__name__} is not a sum of trigonometric terms")
-
-
-def _sum_of_terms(density: Density) -> BornMixture:
-    found = expand(density)
-    assert isinstance(found, BornMixture)
-    return found
-
-
-@expansion.register
-def _(density: BornDensity) -> BornMixture:
-    features = density.features
-    W, b, a = (part.detach().double() for part in (features.W, features.b, features.a))
-    form = TrigonometricForm.squared(W, b, density.factor.detach().double() * a)
-    return BornMixture(born_terms(form, density.series(), density.measure))
-
-
-@expansion.register
-def _(density: DefensiveDensity) -> BornMixture:
-    inner = _sum_of_terms(density.density)
-    log_epsilon = torch.tensor(density.epsilon, dtype=torch.float64).log()
-    shift = torch.log1p(-log_epsilon.exp()) - inner.log_mass
-    terms = [replace(t, log_coefficient=t.log_coefficient + shift) for t in inner.terms]
-    mean, C = density.mean.double(), density.cholesky.double()
-    background = Term(log_epsilon, NormalLaw(), mean, C, constant_form(len(mean)))
-    return BornMixture([*terms, background], torch.zeros((), dtype=torch.float64))
-
-
-@expansion.register
-def _(density: StandardizedDensity) -> BornMixture:
-    inner = _sum_of_terms(density.density)
-    location, scale = density.location.double(), density.scale.double()
-    return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
+    return density.derived("expansion", density.expansion)

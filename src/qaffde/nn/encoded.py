@@ -13,9 +13,8 @@ from qaffde.nn.base import Density
 class ImageCoder(nn.Module):
     """Codes of rows by a network, kept within (−1, 1).
 
-    Fourier features repeat themselves, and a base measure has its mass in one place: codes that
-    could run away would be seen by neither. Inputs are centered and scaled by tensors of shape
-    (1,) or (d,), and reshaped to (n, *shape) if there is a shape; codes are of shape (n, k).
+    Codes that could run away would leave the base measure. Inputs are centered and scaled by
+    tensors of shape (1,) or (d,), and reshaped to (n, *shape) if there is a shape.
     """
 
     location: Tensor
@@ -36,10 +35,7 @@ class ImageCoder(nn.Module):
 
     @classmethod
     def of(cls, encoder: nn.Module, X: Tensor) -> "ImageCoder":
-        """Coder by a copy of an encoder, which sees images if it has an `image_shape`.
-
-        Inputs have mean zero and variance one: all pixels together, or each column.
-        """
+        """Coder by a copy of an encoder, of pixels of one scale if it has an `image_shape`."""
         shape, d = getattr(encoder, "image_shape", None), X.shape[1]
         if shape is not None and not (isinstance(shape, Sequence) and math.prod(shape) == d):
             raise ValueError(
@@ -92,5 +88,4 @@ class EncodedDensity(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-densities at the codes of rows of shape (n, d)."""
-        codes: Tensor = self.coder(x.to(self.coder.location))
-        return self.density.log_prob(codes.double())
+        return self.density.log_prob(self.coder(x.to(self.coder.location)).double())

@@ -12,11 +12,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.functional import measures
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.maps import MapTable
-
-MAX_WHITENED = 2**17
-"""Numbers that a log-density takes at once."""
 
 
 class FourierFeatures(nn.Module):
@@ -72,12 +70,11 @@ class FourierFeatures(nn.Module):
 
         Parameters
         ----------
-        kind : {"random", "paired", "orthogonal", "sobol", "lattice"}
+        kind : str
         n_features : int
-            D; kinds that come in pairs round it down.
-        bandwidth : Tensor of shape (d,)
-        period : Tensor of shape (d,), optional
-            What "lattice" repeats after; by default 12 bandwidths.
+            D; all kinds but "random" come in pairs, and round it down.
+        bandwidth, period : Tensors of shape (d,)
+            "lattice" repeats after the period, by default 12 bandwidths.
         generator : torch.Generator, optional
             Source of randomness; a new one with seed 0 by default.
         learnable : bool, default=False
@@ -118,8 +115,7 @@ class Formula:
     """A function of points with its arrays bound, as :func:`functools.partial` would bind them.
 
     The arrays can be replaced: by those of NumPy, of another device or of another precision. The
-    function is written in operations that NumPy and torch share. What is bound are arrays,
-    numbers, None, modules, and tables and formulas of arrays.
+    function is written in operations that NumPy and torch share.
 
     Examples
     --------
@@ -170,7 +166,7 @@ class BaseMeasure(nn.Module, ABC):
     def log_density(self, x: Tensor) -> Tensor:
         """Log-density log m(x) of shape (n,) at points of shape (n, d)."""
         formula = self.formula(shortcuts=not torch.compiler.is_compiling())
-        size = max(1, MAX_WHITENED // max(self.width, 1))
+        size = max(1, 2**17 // max(self.width, 1))
         return torch.cat([formula(block) for block in x.split(size)])
 
     @abstractmethod
@@ -184,11 +180,11 @@ class BaseMeasure(nn.Module, ABC):
         lattice = None if learning or torch.compiler.is_compiling() else QF.Lattice.of(W)
         if lattice is not None:
             return lattice.gram(self.characteristic(lattice.frequencies), b, a)
-        return self._gram(features)
+        return 0.5 * torch.outer(a, a) * self._pairs(W, b)
 
     @abstractmethod
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix of any frequencies, in D × D products."""
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        """Twice the Gram matrix of cosines of any frequencies, in D × D products."""
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
         """Logarithm of ∫‖Lφ‖²dμ = tr(LGLᵀ) for a factor L of shape (r, D)."""
@@ -224,10 +220,8 @@ class BoxMeasure(BaseMeasure):
         """Product of phases and cardinal sines."""
         return QF.box_characteristic(omega, self.lower, self.upper)
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix from D × D products."""
-        pairs = QF.box_pair_characteristics(features.W, features.b, self.lower, self.upper)
-        return 0.5 * torch.outer(features.a, features.a) * pairs
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        return QF.box_pair_characteristics(W, b, self.lower, self.upper)
 
 
 class GaussianMeasure(BaseMeasure):
@@ -235,10 +229,8 @@ class GaussianMeasure(BaseMeasure):
 
     Parameters
     ----------
-    weights : Tensor of shape (K,)
-        Positive, of sum one.
-    means : Tensor of shape (K, d)
-    covariances : Tensor of shape (K, d, d)
+    weights, means, covariances : Tensors of shapes (K,), (K, d), (K, d, d)
+        Weights are positive, of sum one.
 
     Examples
     --------
@@ -267,41 +259,36 @@ class GaussianMeasure(BaseMeasure):
     def formula(self, *, shortcuts: bool = False) -> Formula:
         """Log of the weighted sum of the K densities."""
         parts = self.weights.log(), self.means, self.cholesky
-        every = Formula(QF.log_mixture_density, *QF.whitening(*parts))
+        every = Formula(measures.log_mixture_density, *measures.whitening(*parts))
         if not shortcuts or len(self.weights) == 1:
             return every
         coefficients = QF.gaussian_coefficients(*parts)
-        broad = QF.is_broad(coefficients, self.means.shape[1])
+        broad = measures.is_broad(coefficients, self.means.shape[1])
         if not broad.any():
             return every
-        few = QF.whitening(*(part[~broad] for part in parts))
-        narrow = None if broad.all() else Formula(QF.log_mixture_density, *few)
+        few = measures.whitening(*(part[~broad] for part in parts))
+        narrow = None if broad.all() else Formula(measures.log_mixture_density, *few)
         broad_ones = coefficients[:, broad].contiguous()
-        return Formula(QF.log_mixture_by_monomials, broad_ones, narrow, every)
+        return Formula(measures.log_mixture_by_monomials, broad_ones, narrow, every)
 
     def characteristic(self, omega: Tensor) -> Tensor:
         """Weighted sum of the K characteristic functions."""
-        terms = [QF.gaussian_characteristic(omega, m, S) for _, m, S in self._components()]
+        laws = zip(self.means, self.covariances, strict=True)
+        terms = [QF.gaussian_characteristic(omega, *law) for law in laws]
         return torch.einsum("k,kn->n", self.weights.to(terms[0]), torch.stack(terms))
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Gram matrix from D × D products, one component after the other."""
-        W, b, a = features.W, features.b, features.a
-        pairs = torch.zeros_like(a)
-        for weight, mean, covariance in self._components():
-            pairs = pairs + weight * QF.gaussian_pair_characteristics(W, b, mean, covariance)
-        return 0.5 * torch.outer(a, a) * pairs
-
-    def _components(self) -> "zip[tuple[Tensor, Tensor, Tensor]]":
-        return zip(self.weights, self.means, self.covariances, strict=True)
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        pairs = torch.zeros_like(b)
+        for weight, *law in zip(self.weights, self.means, self.covariances, strict=True):
+            pairs = pairs + weight * QF.gaussian_pair_characteristics(W, b, *law)
+        return pairs
 
 
 class KernelMeasure(BaseMeasure):
     """The paper's normalization: Lebesgue measure on R^d and the constant M_γ.
 
     The features do not decay, so their Gram matrix does not exist and what is divided by M_γ only
-    approximates a density (it has a floor of about 1/(D·M_γ), and its integral over all of R^d
-    diverges). Kept for reproducing the paper; its likelihoods compare with nothing.
+    approximates a density: it has a floor of about 1/(D·M_γ), and its integral diverges.
 
     Parameters
     ----------
@@ -325,9 +312,8 @@ class KernelMeasure(BaseMeasure):
             "use 'box', 'gaussian' or 'mixture' for an exact density"
         )
 
-    def _gram(self, features: FourierFeatures) -> Tensor:
-        """Undefined as well."""
-        return self.characteristic(features.W)
+    def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
+        return self.characteristic(W)
 
     def log_normalizer(self, factor: Tensor, features: FourierFeatures) -> Tensor:
         """Log M_γ, whatever the factor (paper, Eq. 4)."""

@@ -86,10 +86,6 @@ class Tail:
             sign, knot, value, slope, rate, safe, end, room, end - sign * inset, ended, heavy
         )
 
-    def converted(self, convert: Callable[[Tensor], Array]) -> "Tail":
-        """The same with converted tensors."""
-        return replace(self, **_converted(self, convert))
-
     def inside(self, x: Array) -> Array:
         """Values with those on an end, or beyond it, moved inside."""
         return namespace_of(x).where(self.ended_by(x), self.inner, x)
@@ -182,8 +178,13 @@ class MapTable:
 
     def converted(self, convert: Callable[[Tensor], Array]) -> "MapTable":
         """The same maps with converted tensors."""
-        lower, upper = (tail.converted(convert) for tail in (self.lower, self.upper))
-        return replace(self, **_converted(self, convert), lower=lower, upper=upper)
+
+        def of(table: Tail | MapTable) -> dict[str, Array]:
+            tensors = {k: v for k, v in vars(table).items() if isinstance(v, Tensor)}
+            return {k: convert(v.detach()) for k, v in tensors.items()}
+
+        lower, upper = (replace(tail, **of(tail)) for tail in (self.lower, self.upper))
+        return replace(self, **of(self), lower=lower, upper=upper)
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
         """Values z of shape (n, d), and log Π g′ of shape (n,), at x of shape (n, d).
@@ -236,11 +237,6 @@ class MapTable:
             place = (at[..., None] >= edges).sum(-1)
         found = self.pieces[xp.minimum(place - 1, self.last) + self.start]
         return [found[..., k] for k in range(6)]
-
-
-def _converted(table: Tail | MapTable, convert: Callable[[Tensor], Array]) -> dict[str, Array]:
-    """The tensors of a table, converted."""
-    return {k: convert(v.detach()) for k, v in vars(table).items() if isinstance(v, Tensor)}
 
 
 def _padded(parts: Sequence[Tensor]) -> Tensor:

@@ -4,27 +4,20 @@ The log-density is not written a second time: it runs once on an array that reco
 of torch as nodes of an ONNX graph.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
 from qaffde.nn import BornMixture, Density, RealColumn, TableDensity, TensorTrain
-from qaffde.nn.base import formula_of
 from qaffde.nn.tensor_train import OUT
 
-INPUT, OUTPUT = "X", "log_density"
-OPSET = 18
-"""Reductions take their axes as inputs from here on."""
-IR_VERSION = 9
-"""Of the files; older runtimes read no newer ones."""
 N_ROWS = 2**20
 """Number of rows that stands for any number while recording."""
 
@@ -50,7 +43,7 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
             return inner(z) + log_slope
 
         return mapped
-    formula = formula_of(density, None, shortcuts=False)
+    formula = density.formula(shortcuts=False)
     if formula.is_closed:
         return formula
     raise FileError(
@@ -69,19 +62,10 @@ def _of_lines(density: TableDensity) -> Callable[[Any], Any] | None:
     return train.log_prob_complete if is_whole and real else None
 
 
-END = 2**62
-"""End of a slice that goes on to the last column."""
-
-
 class Graph:
     """An ONNX graph in double precision that grows by an operation at a time.
 
-    Values are known by their names.
-
-    Parameters
-    ----------
-    n_columns : int
-        d, of the input "X" of shape (n, d).
+    Values are known by their names; the input "X" is of shape (n, n_columns).
     """
 
     def __init__(self, n_columns: int) -> None:
@@ -89,7 +73,7 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         shape = torch.empty(N_ROWS, n_columns, dtype=torch.float64, device="meta")
-        self.input = Recorded.of(self, INPUT, shape)
+        self.input = Recorded.of(self, "X", shape)
 
     def __call__(self, operation: str, *inputs: Any, **attributes: Any) -> str:
         """Name of what an operation of ONNX makes of values and constants."""
@@ -102,8 +86,8 @@ class Graph:
     def constant(self, value: Any, dtype: type = np.float64) -> str:
         """Name of a constant, double unless it is said otherwise."""
         name = f"constant_{len(self.constants)}"
-        array: NDArray[Any] = np.asarray(value, dtype=dtype)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        array = self.onnx.numpy_helper.from_array(np.asarray(value, dtype=dtype), name)
+        self.constants.append(array)
         return name
 
     def whole(self, value: Any) -> str:
@@ -113,24 +97,23 @@ class Graph:
     def content(self, output: "Recorded") -> bytes:
         """The model as the bytes of a file, checked; the output is of shape (n,)."""
         helper, double = self.onnx.helper, self.onnx.TensorProto.DOUBLE
-        self.nodes.append(helper.make_node("Identity", [output.label], [OUTPUT]))
+        self.nodes.append(helper.make_node("Identity", [output.label], ["log_density"]))
         n_columns = self.input.shape[1]
         graph = helper.make_graph(
             self.nodes,
             "score_samples",
-            [helper.make_tensor_value_info(INPUT, double, ["n", n_columns])],
-            [helper.make_tensor_value_info(OUTPUT, double, ["n"])],
+            [helper.make_tensor_value_info("X", double, ["n", n_columns])],
+            [helper.make_tensor_value_info("log_density", double, ["n"])],
             self.constants,
         )
         model = helper.make_model(
             graph,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", 18)],  # from 18 on axes are inputs
+            ir_version=9,  # older runtimes read no newer files
             producer_name="qaffde",
         )
         self.onnx.checker.check_model(model, full_check=True)
-        content: bytes = model.SerializeToString()
-        return content
+        return model.SerializeToString()
 
 
 class Recorded(Tensor):
@@ -160,29 +143,21 @@ class Recorded(Tensor):
         if name == "__get__":
             name = function.__self__.__name__  # type: ignore[attr-defined]  # of an attribute
         in_place = name.endswith("_") and not name.endswith("__")
-        out = options.pop("out", args[0] if in_place else None)
-        with torch._C.DisableTorchFunctionSubclass():
-            meta = function(*_mapped(args, _meta), **options)
-        if not isinstance(meta, Tensor):
-            return meta  # a shape, a type or a length
-        graph = next(value for value in _flat(args) if isinstance(value, Recorded)).graph
-        label = NODES[name.strip("_")](graph, meta, *_mapped(args, _label), **options)
+        name, out = name.strip("_"), options.pop("out", args[0] if in_place else None)
+        if name in REWRITTEN:
+            result = REWRITTEN[name](*args, **options)
+        else:
+            with torch._C.DisableTorchFunctionSubclass():
+                meta = function(*tree_map(_meta, args), **options)
+            if not isinstance(meta, Tensor):
+                return meta  # a shape, a type or a length
+            graph = next(value for value in tree_leaves(args) if isinstance(value, Recorded)).graph
+            label = NODES[name](graph, meta, *tree_map(_label, args), **options)
+            result = cls.of(graph, label, meta)
         if out is None:
-            return cls.of(graph, label, meta)
-        out.label = label
+            return result
+        out.label = result.label
         return out
-
-
-def _flat(args: Any) -> Any:
-    for value in args:
-        yield from _flat(value) if isinstance(value, list | tuple) else (value,)
-
-
-def _mapped(args: Any, change: Callable[[Any], Any]) -> list[Any]:
-    return [
-        type(value)(_mapped(value, change)) if isinstance(value, list | tuple) else change(value)
-        for value in args
-    ]
 
 
 def _meta(value: Any) -> Any:
@@ -230,29 +205,13 @@ def _reduced(operation: str) -> Node:
 
 def _all(g: Graph, meta: Tensor, x: str, dim: int) -> str:
     numbers = g("Cast", x, to=g.onnx.TensorProto.DOUBLE)
-    return g("Greater", g("ReduceMin", numbers, g.whole([dim]), keepdims=0), 0.5)
+    return g("Greater", _reduced("ReduceMin")(g, meta, numbers, dim), 0.5)
 
 
-def _clip(g: Graph, meta: Tensor, x: str, min: Any = -math.inf, max: Any = math.inf) -> str:
-    if isinstance(min, Tensor):
-        return g("Min", g("Max", x, min), max)
-    if not meta.dtype.is_floating_point:
-        return g("Clip", x, g.whole(min), g.whole(max))
-    return g("Clip", x, min, max)
-
-
-def _addmm(g: Graph, meta: Tensor, start: Any, x: Any, y: Any, alpha: float = 1) -> str:
-    return NODES["add"](g, meta, start, g("MatMul", x, y), alpha=alpha)
-
-
-def _logaddexp(g: Graph, meta: Tensor, x: Any, y: Any) -> str:
-    most = g("Max", x, y, np.finfo(np.float64).min)
-    total = g("Add", g("Exp", g("Sub", x, most)), g("Exp", g("Sub", y, most)))
-    return g("Add", g("Log", total), most)
-
-
-def _reshape(g: Graph, meta: Tensor, x: str, *shape: int) -> str:
-    return g("Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape]))
+def _clip(g: Graph, meta: Tensor, x: str, min: Any = None, max: Any = None) -> str:
+    for operation, end in (("Max", min), ("Min", max)):
+        x = x if end is None else _same(operation)(g, meta, x, end)
+    return x
 
 
 def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
@@ -263,7 +222,7 @@ def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
     if last is None:
         return g("Unsqueeze", x, g.whole([k for k, part in enumerate(index) if part is None]))
     if isinstance(last, slice):
-        ends = last.start or 0, END if last.stop is None else last.stop
+        ends = last.start or 0, 2**62 if last.stop is None else last.stop
         return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
     return g("Gather", x, g.whole(last), axis=-1)
 
@@ -271,90 +230,75 @@ def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
 def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool) -> str:
     """Number of edges (..., K) up to values (..., n)."""
     reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([-1])), edges[..., None, :])
-    whole = g.onnx.TensorProto.INT64
-    return g("ReduceSum", g("Cast", reached, to=whole), g.whole([-1]), keepdims=0)
-
-
-def _ndtr(g: Graph, meta: Tensor, x: str) -> str:
-    """The normal distribution function: runtimes have no error function in double precision.
-
-    The rational function of Hart et al. (1968), to 1e-15, of values up to 7.07: the mass beyond is
-    below 1e-12.
-    """
-    size: Any = g("Min", g("Abs", x), NORMAL_END)
-
-    def polynomial(terms: Sequence[float]) -> Any:
-        total: Any = terms[0]
-        for term in terms[1:]:
-            total = g("Add", g("Mul", total, size), term)
-        return total
-
-    above, below = polynomial(NORMAL_ABOVE), polynomial(NORMAL_BELOW)
-    tail = g("Div", g("Mul", g("Exp", g("Mul", g("Mul", size, size), -0.5)), above), below)
-    return g("Where", g("Greater", x, 0.0), g("Sub", 1.0, tail), tail)
-
-
-NORMAL_END = 7.07
-NORMAL_ABOVE = (
-    *(0.0352624965998911, 0.700383064443688, 6.37396220353165, 33.912866078383),
-    *(112.079291497871, 221.213596169931, 220.206867912376),
-)
-NORMAL_BELOW = (
-    *(0.0883883476483184, 1.75566716318264, 16.064177579207, 86.7807322029461),
-    *(296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752),
-)
-
-
-def _nan_to_num(g: Graph, meta: Tensor, x: str, nan: float, posinf: float, neginf: float) -> str:
-    """With infinite values left as they are."""
-    assert (posinf, neginf) == (math.inf, -math.inf)
-    return g("Where", g("IsNaN", x), nan, x)
-
-
-def _where(g: Graph, meta: Tensor, condition: Any, x: Any, y: Any) -> str:
-    if not isinstance(condition, str):
-        condition = g.constant(condition, bool)
-    return g("Where", condition, x, y)
-
-
-def _solve(g: Graph, meta: Tensor, A: Tensor, b: str, *, upper: bool) -> str:
-    return g("MatMul", torch.linalg.inv(A), b)
+    whole = g("Cast", reached, to=g.onnx.TensorProto.INT64)
+    return _reduced("ReduceSum")(g, meta, whole, -1)
 
 
 NODES: dict[str, Node] = {
-    **{name: _same(name.capitalize()) for name in ("mul", "div", "cos", "sin", "exp")},
-    **{name: _same(name.capitalize()) for name in ("log", "abs", "and", "or", "sqrt")},
+    **{name: _same(name.capitalize()) for name in ("mul", "div", "cos", "sin", "sqrt")},
+    **{name: _same(name.capitalize()) for name in ("exp", "log", "abs", "and", "or")},
+    "add": _scaled("Add"),
+    "sub": _scaled("Sub"),
     "matmul": _same("MatMul"),
+    "minimum": _same("Min"),
+    "maximum": _same("Max"),
+    "rsub": lambda g, meta, x, y: g("Sub", y, x),
     "ge": _compared("GreaterOrEqual"),
     "le": _compared("LessOrEqual"),
     "gt": _compared("Greater"),
     "lt": _compared("Less"),
-    "where": _where,
-    "minimum": _same("Min"),
-    "maximum": _same("Max"),
-    "rsub": lambda g, meta, x, y: g("Sub", y, x),
-    "contiguous": lambda g, meta, x: x,
-    "searchsorted": _searchsorted,
-    "special_ndtr": _ndtr,
-    "detach": lambda g, meta, x: x,
-    "to": lambda g, meta, x, dtype: x,
-    "nan_to_num": _nan_to_num,
-    "getitem": _getitem,
-    "square": lambda g, meta, x: g("Mul", x, x),
-    "add": _scaled("Add"),
-    "sub": _scaled("Sub"),
+    "isnan": _compared("IsNaN"),
     "sum": _reduced("ReduceSum"),
     "amax": _reduced("ReduceMax"),
     "all": _all,
     "clip": _clip,
     "clamp": _clip,
-    "addmm": _addmm,
-    "logaddexp": _logaddexp,
-    "reshape": _reshape,
-    "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
-    "linalg_solve_triangular": _solve,
-    "linalg_vecdot": lambda g, meta, x, y: g(
-        "ReduceSum", g("Mul", x, y), g.whole([-1]), keepdims=0
+    "where": lambda g, meta, condition, x, y: g(
+        "Where", condition if isinstance(condition, str) else g.constant(condition, bool), x, y
     ),
+    "getitem": _getitem,
+    "reshape": lambda g, meta, x, *shape: g(
+        "Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape])
+    ),
+    "searchsorted": _searchsorted,
+    "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
 }
 """Nodes of the functions of torch that log-densities are made of."""
+
+
+def _log_of_sum(x: Recorded, y: Recorded) -> Any:
+    most = torch.maximum(x, y).clamp(min=float(np.finfo(np.float64).min))
+    return ((x - most).exp() + (y - most).exp()).log() + most
+
+
+def _ndtr(x: Recorded) -> Any:
+    """The normal distribution function: runtimes have no error function in double precision.
+
+    The rational function of Hart et al. (1968), to 1e-15, of values up to 7.07: the mass beyond is
+    below 1e-12.
+    """
+    above = (
+        *(0.0352624965998911, 0.700383064443688, 6.37396220353165, 33.912866078383),
+        *(112.079291497871, 221.213596169931, 220.206867912376),
+    )
+    below = (
+        *(0.0883883476483184, 1.75566716318264, 16.064177579207, 86.7807322029461),
+        *(296.564248779674, 637.333633378831, 793.826512519948, 440.413735824752),
+    )
+    size = x.abs().clamp(max=7.07)
+    p, q = (reduce(lambda total, term: size * total + term, terms) for terms in (above, below))
+    tail = (size * size * -0.5).exp() * p / q
+    return torch.where(x > 0, 1 - tail, tail)
+
+
+REWRITTEN: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("contiguous", "detach", "to"), lambda x, *dtype: x),
+    "square": lambda x: x * x,
+    "addmm": lambda start, x, y, alpha=1: torch.add(start, x @ y, alpha=alpha),
+    "linalg_vecdot": lambda x, y: (x * y).sum(-1),
+    "linalg_solve_triangular": lambda A, b, upper: torch.linalg.inv(A) @ b,
+    "logaddexp": _log_of_sum,
+    "nan_to_num": lambda x, nan, posinf, neginf: torch.where(x.isnan(), nan, x),
+    "special_ndtr": _ndtr,
+}
+"""Functions of torch that are written in those that have nodes."""

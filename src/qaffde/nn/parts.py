@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.base import Density
-from qaffde.nn.calculus.integrals import legendre
+from qaffde.nn.calculus.integrals import panels, quantiles
 
 REACH = 8.5
 """Deviations beyond which a normal law adds nothing."""
@@ -22,9 +22,15 @@ MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 """Of a wrapped normal law, in turns: the largest is uniform to one in a thousand."""
 WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
-CIRCLE_PANELS, BISECTIONS = 128, 64
-MAX_SECTIONS = 1024
-"""Points that quantiles are sought among at once: a few cost as much as one."""
+CIRCLE_PANELS = 128
+NODES, PLANE_NODES = 8, 7
+"""Of a panel of a quadrature."""
+MAX_PLANE_BREAKS = 16
+"""Kinks of a function at which the panels of a plane end."""
+MASS_ERROR = 1e-7
+"""Mass of a row that a quadrature may miss before it gets panels of its own."""
+FAINT = 30.0
+"""Logarithm of the highest density of a row over that outside of its own panels."""
 Region = Tensor | None
 """Of one part: ends (n, 2) on a line or circle, a mask (n, C) of codes, or None for all of it."""
 
@@ -48,6 +54,13 @@ class Part:
     def is_line(self) -> bool:
         """Whether it is a real number."""
         return self.kind == "line"
+
+    def rule(self) -> tuple[Tensor, Tensor]:
+        """Nodes and weights (m,) for integrals over a circle or sums over codes."""
+        if self.kind == "circle":
+            return panels(torch.linspace(0, 1, CIRCLE_PANELS + 1, dtype=torch.float64), NODES)
+        codes = torch.arange(self.size, dtype=torch.float64)
+        return codes, torch.ones_like(codes)
 
 
 LINE, CIRCLE = Part("line"), Part("circle")
@@ -91,6 +104,12 @@ class PartsDensity(Density):
         """
 
     @abstractmethod
+    def edges(self, part: int, *, plane: bool) -> Tensor:
+        """Ends (k,) of panels of a line in which the density of the part is smooth.
+
+        A `plane` of two parts has fewer panels.
+        """
+
     def quadrature(
         self, part: int, breaks: Tensor, *, plane: bool = False
     ) -> tuple[Tensor, Tensor]:
@@ -104,6 +123,13 @@ class PartsDensity(Density):
         plane : bool, default=False
             Whether the rule is for one of two parts, with fewer nodes.
         """
+        if not self.parts[part].is_line:
+            return self.parts[part].rule()
+        edges = self.edges(part, plane=plane)
+        if plane:
+            breaks = breaks[:: max(1, -(-len(breaks) // MAX_PLANE_BREAKS))]
+        breaks = breaks.double().clamp(edges[0], edges[-1])
+        return panels(torch.cat([edges, breaks]).unique(), PLANE_NODES if plane else NODES)
 
     def log_prob_along(self, x: Tensor, part: int, nodes: Tensor) -> Tensor:
         """Log-density (n, m) of a part at nodes (m,), given the known parts of rows x (n, q).
@@ -118,28 +144,33 @@ class PartsDensity(Density):
         """Nodes and masses (n, m) of the last part, row by row given the others (n, q − 1)."""
         part = len(self.parts) - 1
         nodes, weights = self.quadrature(part, breaks)
-        unknown = torch.cat([given, torch.full_like(given[:, :1], torch.nan)], 1)
-        if not part:
-            unknown = torch.full((len(given), 1), torch.nan, dtype=torch.float64)
-        mass = self.log_prob_along(unknown, part, nodes).exp() * weights
-        return nodes.expand_as(mass), mass
+        unknown = torch.cat([given, given.new_full((len(given), 1), torch.nan)], 1)
+        log_p = self.log_prob_along(unknown, part, nodes)
+        mass, nodes = log_p.exp() * weights, nodes.repeat(len(given), 1)
+        missed = ~((mass.sum(1) - 1).abs() <= MASS_ERROR)
+        if self.parts[part].is_line and missed.any():  # even panels, where it has mass
+            near = log_p[missed] > log_p[missed].amax(1, keepdim=True) - FAINT
+            first, last = near.int().argmax(1), near.flip(1).int().argmax(1)
+            own, m = nodes[missed], len(weights)
+            low = own.gather(1, (first - 1).clamp(min=0)[:, None])
+            high = own.gather(1, (m - last).clamp(max=m - 1)[:, None])
+            even = torch.lerp(low, high, torch.linspace(0, 1, m // NODES + 1).double())
+            z, weights = panels(even, NODES)
+            rows = torch.cat([given[missed].repeat_interleave(m, 0), z.reshape(-1, 1)], 1)
+            log_p = self.log_prob(rows).reshape(z.shape) - self.log_prob(unknown[missed])[:, None]
+            nodes[missed], mass[missed] = z, log_p.exp() * weights
+        return nodes, mass
 
     def ppf(self, q: Tensor) -> Tensor:
-        """Quantiles (n,) of one part, a line or a circle, by sections of its cdf."""
-        nodes, is_line = self.quadrature(0, torch.empty(0).double())[0], self.parts[0].is_line
-        ends = (nodes.amin() - 1, nodes.amax() + 1) if is_line else nodes.new_tensor([0.0, 1.0])
-        low, high = (end.expand_as(q).clone() for end in ends)
+        """Quantiles (n,) of one part, a line or a circle."""
+        is_line = self.parts[0].is_line
+        ends = self.edges(0, plane=True)[[0, -1]] if is_line else torch.tensor([0.0, 1.0]).double()
         start = -torch.inf if is_line else 0.0
-        m = 2 ** int(math.log2(min(max(MAX_SECTIONS / len(q), 2), 64)))
-        shares = torch.arange(1, m, dtype=torch.float64) / m
-        for _ in range(math.ceil(BISECTIONS / math.log2(m))):
-            inner = torch.lerp(low[:, None], high[:, None], shares)  # (n, m − 1)
-            below = torch.stack([torch.full_like(inner, start), inner], -1).reshape(-1, 2)
-            short = self.probability([below])[0].reshape(inner.shape) < q[:, None]
-            edges = torch.cat([low[:, None], inner, high[:, None]], 1)
-            place = short.sum(1, keepdim=True)
-            low, high = (edges.gather(1, place + k)[:, 0] for k in (0, 1))
-        found = (low + high) / 2
+
+        def cdf(x: Tensor) -> Tensor:
+            return self.probability([torch.stack([torch.full_like(x, start), x], 1)])[0]
+
+        found = quantiles(cdf, q, *ends)
         if is_line:
             found = torch.where(q == 0, -torch.inf, torch.where(q == 1, torch.inf, found))
         return found
@@ -166,20 +197,15 @@ def gap_patterns(x: Tensor) -> list[tuple[list[int], list[int], Tensor]]:
     ]
 
 
-def circle_rule() -> tuple[Tensor, Tensor]:
-    """Nodes and weights for integrals over a circle."""
-    edges = torch.linspace(0, 1, CIRCLE_PANELS + 1, dtype=torch.float64)
-    nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
-    return nodes.flatten(), weights.flatten()
-
-
 class Factor(nn.Module, ABC):
-    """Laws of one part in K components, each independent of the other parts of its component."""
+    """Laws of one part in K components, each independent of the other parts of its component.
 
-    @property
-    @abstractmethod
-    def part(self) -> Part:
-        """The kind of the part."""
+    Attributes
+    ----------
+    part : Part
+    """
+
+    part: Part
 
     @abstractmethod
     def log_values(self, x: Tensor) -> Tensor:
@@ -192,10 +218,6 @@ class Factor(nn.Module, ABC):
     @abstractmethod
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """A value (n,) from each of the components (n,)."""
-
-    @abstractmethod
-    def rule(self) -> tuple[Tensor, Tensor]:
-        """Nodes and weights (m,) of integrals over the part."""
 
     @abstractmethod
     def select(self, components: Tensor) -> "Factor":
@@ -221,12 +243,8 @@ class CodeFactor(Factor):
 
     def __init__(self, log_mass: Tensor) -> None:
         super().__init__()
+        self.part = Part("codes", log_mass.shape[1])
         self.register_buffer("log_mass", log_mass)
-
-    @property
-    def part(self) -> Part:
-        """Codes."""
-        return Part("codes", self.log_mass.shape[1])
 
     def log_values(self, x: Tensor) -> Tensor:
         """Entries of the table."""
@@ -240,11 +258,6 @@ class CodeFactor(Factor):
         """Codes by their masses."""
         share = self.log_mass.exp()[component]
         return torch.multinomial(share, 1, generator=generator)[:, 0].double()
-
-    def rule(self) -> tuple[Tensor, Tensor]:
-        """All codes, with weight one."""
-        codes = torch.arange(self.part.size, dtype=torch.float64)
-        return codes, torch.ones_like(codes)
 
     def select(self, components: Tensor) -> "CodeFactor":
         """Some rows of the table."""
@@ -268,6 +281,7 @@ class CircleFactor(Factor):
     tensor([2.4197, 2.4197], dtype=torch.float64)
     """
 
+    part = CIRCLE
     mean: Tensor
     deviation: Tensor
 
@@ -275,11 +289,6 @@ class CircleFactor(Factor):
         super().__init__()
         self.register_buffer("mean", mean)
         self.register_buffer("deviation", deviation)
-
-    @property
-    def part(self) -> Part:
-        """A circle."""
-        return CIRCLE
 
     def log_values(self, x: Tensor) -> Tensor:
         """Logarithm of the sum over windings or, of wide laws, of their Fourier series."""
@@ -319,10 +328,6 @@ class CircleFactor(Factor):
         """Normal draws, wrapped."""
         normal = torch.randn(len(component), generator=generator, dtype=torch.float64)
         return (self.mean[component] + self.deviation[component] * normal) % 1
-
-    def rule(self) -> tuple[Tensor, Tensor]:
-        """Gauss–Legendre rules of even panels."""
-        return circle_rule()
 
     def select(self, components: Tensor) -> "CircleFactor":
         """Some of the laws."""

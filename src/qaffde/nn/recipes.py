@@ -118,17 +118,10 @@ def _train(f: Fields) -> nn.TensorTrain:
     return train
 
 
-def _check_map(f: Fields) -> None:
-    """Complain about ends that are not outside the knots; without knots they are infinite."""
+def _ends_fit(f: Fields) -> object:
+    """Whether ends are outside the knots; without knots they are infinite."""
     knots, (lower, upper) = f["knots"], f["ends"]
-    f.require(len(knots) != 1, "knots", "is only one")
-    fits = lower < knots[0] and knots[-1] < upper if len(knots) else f["ends"].isinf().all()
-    f.require(fits, "ends", "must lie outside the knots")
-
-
-def _check_waves(f: Fields) -> None:
-    u, v = f["knots"]
-    f.require(u[0] == v[0] == 0 and u[-1] == v[-1] == 1, "knots", "must rise from 0 to 1")
+    return lower < knots[0] and knots[-1] < upper if len(knots) else f["ends"].isinf().all()
 
 
 _n_functions = whole(1, MAX_FUNCTIONS)
@@ -221,7 +214,8 @@ RECIPES |= {
     ),
     "WaveBasis": Recipe(
         nn.WaveBasis,
-        _check_waves,
+        must("knots", lambda f: (f["knots"][:, 0] == 0).all(), "must rise from 0"),
+        must("knots", lambda f: (f["knots"][:, -1] == 1).all(), "must rise to 1"),
         _charge_products,
         n_functions=_n_functions,
         knots="2 J, rising",
@@ -246,7 +240,8 @@ RECIPES |= {
     ),
     "RealColumn": Recipe(
         nn.RealColumn,
-        _check_map,
+        must("knots", lambda f: len(f["knots"]) != 1, "is only one"),
+        must("ends", _ends_fit, "must lie outside the knots"),
         knots="K, limited, rising, empty",
         values="K, limited, rising, empty",
         slopes="K, limited, positive, empty",

@@ -1,8 +1,8 @@
 """Scoring: the log-density of a fitted density with all that is constant computed once.
 
-The formula is that of ``log_prob`` (:class:`~qaffde.nn.base.FormulaDensity`). Asking modules for
-their tensors takes longer than the arithmetic of one row, so the formula is kept with its tensors,
-as arrays of NumPy for a few rows and in the precision and on the device that blocks of rows want.
+Asking modules for their tensors takes longer than the arithmetic of one row, so the formula of
+``log_prob`` is kept with its tensors: as arrays of NumPy for a few rows, and in the precision and
+on the device of blocks of rows.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from qaffde.nn.base import Density, FormulaDensity
+from qaffde.nn.base import Density
 from qaffde.nn.density import find_born
 
 FEW_ROWS = 4
@@ -18,10 +18,9 @@ FEW_ROWS = 4
 
 
 class Score:
-    """Compiled log-density of a Born density, or of one in its wrappers.
+    """Compiled log-density of a Born density in its wrappers; `width` numbers for a row at once.
 
     Features of blocks of points are in `dtype`; their units and a few points are in float64.
-    `width` numbers are computed for a row at once.
 
     Examples
     --------
@@ -38,41 +37,32 @@ class Score:
     @torch.no_grad()
     def __init__(
         self,
-        density: FormulaDensity,
+        density: Density,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
     ) -> None:
         self.width = find_born(density).width(dtype)
-        self._few = density.formula(torch.float64).converted(_as_numpy)
+        self._few = density.formula(torch.float64).converted(lambda tensor: tensor.cpu().numpy())
         self._blocks = density.formula(dtype).converted(lambda tensor: tensor.to(device))
         self._dtype = dtype
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,) at points of shape (n, d) in float64, on the device."""
-        log_p: Tensor = self._blocks(x)
-        return log_p.to(self._dtype)
+        return self._blocks(x).to(self._dtype)
 
     def of_few(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log-density of shape (n,) at a few points of shape (n, d), in float64 on the CPU."""
         with np.errstate(divide="ignore", over="ignore"):
-            log_p: NDArray[np.float64] = self._few(x)
-        return log_p
+            return self._few(x)
 
 
 def compiled_score(
     density: Density, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
 ) -> Score | None:
     """The compiled log-density of a fitted density, or None if it is no closed formula."""
-    if not isinstance(density, FormulaDensity):
-        return None
 
-    def compile_it() -> Score | None:
+    def compiled() -> Score | None:
         return Score(density, dtype, device) if density.formula().is_closed else None
 
-    return density.derived((dtype, str(device)), compile_it)
-
-
-def _as_numpy(tensor: Tensor) -> NDArray[np.float64]:
-    array: NDArray[np.float64] = tensor.cpu().numpy()
-    return array
+    return density.derived((dtype, str(device)), compiled)

@@ -7,13 +7,13 @@ measure (integers, categories, atoms). NaN is a value that is not known: it is i
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from itertools import product
+from itertools import accumulate, product
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.functional.fourier import Array
-from qaffde.nn.base import Density, FormulaDensity, formula_of
+from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.columns import (
@@ -25,17 +25,15 @@ from qaffde.nn.columns import (
     TableColumn,
     encode_columns,
 )
-from qaffde.nn.density import expand, expansion
+from qaffde.nn.density import expand
 from qaffde.nn.features import Formula
 from qaffde.nn.maps import MapTable
-from qaffde.nn.parts import PartsDensity, gap_patterns
+from qaffde.nn.parts import MASS_ERROR, PartsDensity, gap_patterns
 
 MAX_PAIRS = 1 << 16
 """Rows that a quadrature evaluates at once."""
-MAX_ROWS_GIVEN = 256
+MAX_ROWS_GIVEN = 128
 """Rows whose conditional means are found at once."""
-MASS_ERROR = 1e-7
-"""Mass that a quadrature may miss before it is done in panels of the row's own quantiles."""
 
 
 class TableDensity(FormulaDensity):
@@ -78,13 +76,11 @@ class TableDensity(FormulaDensity):
 
     def column(self, number: int) -> TableColumn:
         """One of the columns."""
-        found = self.columns[number]
-        assert isinstance(found, TableColumn)
-        return found
+        return self.each()[number]
 
     def each(self) -> list[TableColumn]:
         """The columns."""
-        return [self.column(k) for k in range(self.n_dims)]
+        return list(self.columns)  # type: ignore[arg-type]
 
     @property
     def maps(self) -> MapTable:
@@ -99,9 +95,8 @@ class TableDensity(FormulaDensity):
 
     def _numbers(self, columns: Iterable[int]) -> list[int]:
         """Numbers of the parts of some columns."""
-        counts = [len(column.parts) for column in self.each()]
-        starts = [sum(counts[:k]) for k in range(len(counts))]
-        return [starts[k] + j for k in columns for j in range(counts[k])]
+        starts = [0, *accumulate(len(column.parts) for column in self.each())]
+        return [part for k in columns for part in range(starts[k], starts[k + 1])]
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Parts (n, q) of rows (n, d), and log-slopes (n,): −∞ where a value is impossible."""
@@ -116,8 +111,8 @@ class TableDensity(FormulaDensity):
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """The inner formula at the mapped columns, Jacobian included; real columns have one."""
         if isinstance(self.density, PartsDensity):
-            return Formula(lambda x, table: table.log_prob(x), self)
-        inner = formula_of(self.density, dtype, shortcuts=shortcuts)
+            return Density.formula(self)
+        inner = self.density.formula(dtype, shortcuts=shortcuts)
         return Formula(_log_mapped, inner, MapTable.of(self.each()))
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -129,6 +124,15 @@ class TableDensity(FormulaDensity):
         possible = log_slope > -torch.inf
         log_p[possible] = self.density.log_prob(parts[possible]) + log_slope[possible]
         return log_p
+
+    def expansion(self) -> "TableDensity":
+        """The table of the terms of its lines; parts are no sum of terms, and stay as they are."""
+        if isinstance(self.density, PartsDensity):
+            return self
+        lines, columns = expand(self.density), deepcopy(self.columns).double()
+        parts = [part for column in self.each() for part in column.parts]
+        level = torch.zeros(len(lines.terms), dtype=torch.float64)
+        return TableDensity(FactoredMixture(parts, level, lines, []), columns)
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
@@ -175,14 +179,17 @@ class TableDensity(FormulaDensity):
         sets, n = {} if sets is None else sets, len(lower)
         choices: list[list[Regions]] = []
         for k, (column, low, high) in enumerate(zip(self.each(), lower.T, upper.T, strict=True)):
-            free = bool((low == -torch.inf).all() and (high == torch.inf).all())
             if k in sets:
                 choices.append([[sets[k].expand(n, -1)]])
-            elif free:
+            elif (low == -torch.inf).all() and (high == torch.inf).all():
                 choices.append([[None for _ in column.parts]])
-            else:
-                _check_order(column, k, low, high)
+            elif column.has_order:
                 choices.append(column.regions(low, high))
+            else:
+                raise ValueError(
+                    f"column {k} is a category and has no order: leave its ends infinite, and ask "
+                    "for the probability of a set of categories"
+                )
         value, error = torch.zeros(2, n, dtype=torch.float64)
         for choice in product(*choices):
             more, unsure = self.density.probability([region for part in choice for region in part])
@@ -228,11 +235,16 @@ class TableDensity(FormulaDensity):
         There are draws if there is a generator. The mean on a circle is the mean direction, of
         categories the most probable one.
         """
-        if generator is None:
-            return self._fill_expected(x)
         parts, log_slope = self.encode(x)
         _check_possible(x, log_slope)
-        return torch.where(x.isnan(), self.decode(self.density.fill(parts, generator)), x)
+        if generator is not None:
+            return torch.where(x.isnan(), self.decode(self.density.fill(parts, generator)), x)
+        filled = x.clone()
+        for k in range(self.n_dims):
+            missing = x[:, k].isnan()
+            if missing.any():
+                filled[missing, k] = self._expected(parts[missing], k)
+        return filled
 
     def even_points(self, n: int) -> tuple[Tensor, Tensor]:
         """Points (m, 1) of a density of one column, and their probabilities (m,)."""
@@ -297,23 +309,14 @@ class TableDensity(FormulaDensity):
                     f"column {k} is {what} and has no mean; take the marginal of the others first"
                 )
 
-    def _fill_expected(self, x: Tensor) -> Tensor:
-        filled = x.clone()
-        _check_possible(x, self.encode(x)[1])
-        for k in range(self.n_dims):
-            missing = x[:, k].isnan()
-            if missing.any():
-                filled[missing, k] = self._expected(x[missing], k)
-        return filled
-
-    def _expected(self, x: Tensor, k: int) -> Tensor:
-        """Expected values (n,) of a column given the known values of rows (n, d)."""
-        parts, found = self.encode(x)[0], torch.empty(len(x), dtype=torch.float64)
-        column, (*code, last) = self.column(k), self._numbers([k])
+    def _expected(self, parts: Tensor, k: int) -> Tensor:
+        """Expected values (n,) of a column given the known parts of rows (n, q)."""
+        found, column = torch.empty(len(parts), dtype=torch.float64), self.column(k)
+        *code, last = self._numbers([k])
         for have, _, rows in gap_patterns(parts):
             given = parts[rows][:, have]
             if isinstance(column, AtomColumn):
-                at = torch.full_like(given[:, :1] if have else x[rows][:, :1], 1.0)
+                at = given.new_ones(len(given), 1)
                 known, unknown = torch.cat([given, at], 1), torch.cat([given, torch.nan * at], 1)
                 joint = self.density.marginal([*have, *code])
                 mass = (joint.log_prob(known) - joint.log_prob(unknown)).exp()
@@ -337,7 +340,7 @@ class TableDensity(FormulaDensity):
             nodes, mass = joint.rule_given(rows, column.breaks())
             values = column.decode(nodes.reshape(-1, 1)).reshape(nodes.shape)
             found.append(_center(column, values, mass))
-            for row in ((mass.sum(1) - 1).abs() > MASS_ERROR).nonzero()[:, 0].tolist():
+            for row in (~((mass.sum(1) - 1).abs() <= MASS_ERROR)).nonzero()[:, 0].tolist():
                 alone = joint.condition(range(len(have)), rows[row]) if have else joint
                 nodes, weights = alone.quadrature(0, column.breaks())
                 own = alone.log_prob(nodes[:, None]).exp() * weights
@@ -367,21 +370,3 @@ def _check_possible(x: Tensor, log_slope: Tensor) -> None:
     if impossible.any():
         row = x[impossible][0].tolist()
         raise ValueError(f"no conditional density given {row}: the density is zero there")
-
-
-def _check_order(column: TableColumn, k: int, lower: Tensor, upper: Tensor) -> None:
-    if not column.has_order:
-        raise ValueError(
-            f"column {k} is a category and has no order: leave its ends infinite, and ask for "
-            "the probability of a set of categories"
-        )
-
-
-@expansion.register
-def _(density: TableDensity) -> TableDensity:
-    if isinstance(density.density, PartsDensity):
-        return density
-    lines, columns = expand(density.density), deepcopy(density.columns).double()
-    parts = [part for column in density.each() for part in column.parts]
-    level = torch.zeros(len(lines.terms), dtype=torch.float64)
-    return TableDensity(FactoredMixture(parts, level, lines, []), columns)

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from qaffde.nn.calculus.integrals import quantiles
+from qaffde.nn.calculus.slices import with_sides
 from qaffde.nn.columns import AtomColumn, CodeColumn
 from qaffde.nn.table import TableDensity
 
-BISECTIONS = 24
+BITS = 24
+"""Of the place of a point in a narrow cell."""
 NARROW = 0.1
 """Share of a cell's mass that the density at its middle may miss."""
 SMALL = 1e-4
 """Mass of cells that are evaluated at their middles in any case."""
-ROUNDS, FLOOR = 30, -1e5
+FLOOR = -1e5
+"""Logarithm of a density below which there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +71,7 @@ def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Sid
         if narrow.any():
             low, high = (points[narrow] + side * step / 2 for side in (-1, 1))
             half = cumulative[:-1][narrow] + mass[narrow] / 2
-            for _ in range(BISECTIONS):
-                middle = (low + high) / 2
-                short = below(middle) < half
-                low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-            points[narrow] = high
+            points[narrow] = quantiles(below, half, low, high, BITS)
     points = torch.where(points == value, points + step / 4, points)
     if not isinstance(column, AtomColumn):
         return Side(points, mass)
@@ -81,16 +81,9 @@ def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Sid
 def plane_of(density: TableDensity, first: Side, second: Side) -> Tensor:
     """Masses (m, k) of the cells of two columns.
 
-    The density at the cells' points, with rows and columns scaled until their sums are the masses
-    of the sides (Deming and Stephan, 1940).
+    The density at the cells' points, scaled along both axes until the sums are the masses of the
+    sides.
     """
-    a, b = (side.mass > 0 for side in (first, second))
-    pairs = torch.cartesian_prod(first.points[a], second.points[b])
-    log_mass = density.log_prob(pairs).reshape(int(a.sum()), int(b.sum())).clamp(min=FLOOR)
-    log_a, log_b = first.mass[a].log(), second.mass[b].log()
-    for _ in range(ROUNDS):
-        log_mass = log_mass + (log_b - log_mass.logsumexp(0))
-        log_mass = log_mass + (log_a - log_mass.logsumexp(1))[:, None]
-    mass = first.mass.new_zeros(len(a), len(b))
-    mass[a.nonzero(), b.nonzero()[:, 0]] = log_mass.exp()
-    return mass
+    log_p = density.log_prob(torch.cartesian_prod(first.points, second.points))
+    log_p = log_p.reshape(len(first.points), -1).clamp(min=FLOOR)
+    return with_sides((log_p - log_p.amax(1, keepdim=True)).exp(), first.mass, second.mass)

@@ -7,9 +7,8 @@ r"""Tensor trains: the Born rule for a matrix-product state of many parts of a t
 with functions :math:`e_t` of each part that are orthonormal under its own law :math:`m_t`
 (:mod:`qaffde.nn.column_basis`). The core :math:`A_t^k = W_t \operatorname{diag}(V_t^k)` of the
 function k is a matrix of χ × χ numbers, the bond; all K cores of a part share W. At the same cost
-for a row, that allows a larger bond than K free matrices (Loconte et al., "Subtractive mixture
-models via squaring", 2024, find the same for trees), and K does not enter contractions at all:
-they carry a matrix ρ from part to part,
+for a row, that allows a larger bond than K free matrices (as in trees: Loconte et al., 2024), and
+contractions carry a matrix ρ from part to part, whatever K,
 
 .. math:: \rho \leftarrow (W^\top \rho\, W) \circ Q
 
@@ -21,29 +20,25 @@ is integrated out     :math:`V V^\top`
 lies in a region      :math:`V G V^\top` with :math:`G_{kl} = \int e_k e_l\, dm`
 ====================  =========================================================
 
-The mass of all is one. Marginals and conditionals are trains again: what lies to the left or right
-of the parts that are kept becomes S or E, a part at its value a factor of the next W.
+Marginals and conditionals are trains again: what lies to the left or right of the parts that are
+kept becomes S or E, a part at its value a factor of the next W.
 """
 
-import math
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.functional.contraction import carry, carry_back, log_norm, root_factor, unit_trace
-from qaffde.nn.calculus.integrals import legendre
 from qaffde.nn.column_basis import ColumnBasis
-from qaffde.nn.parts import Part, PartsDensity, Region, circle_rule
+from qaffde.nn.parts import Part, PartsDensity, Region, gap_patterns
 
 BLOCK_NUMBERS = 2**22
 """Numbers that a contraction takes at once."""
 OUT = -1
 """Place of a part that is integrated out."""
-REACH, PANELS, PLANE_PANELS = 10.0, 128, 32
-"""Of the quadrature on a line: its ends, and its panels, fewer in a plane."""
 
 Operator = Tensor
 """Vectors v (n, χ) where a part has values, else matrices Q (n, χ, χ)."""
@@ -54,22 +49,20 @@ class TensorTrain(PartsDensity):
 
     Parameters
     ----------
-    mixers : iterable of Tensors of shape (bond, next bond)
-        W of each part, parameters.
-    loadings : iterable of Tensors of shape (next bond, K)
-        V of each part, parameters.
-    bases : iterable of ColumnBasis
-        Of each part.
+    mixers, loadings, bases : iterables
+        Of each part: W (bond, next bond) and V (next bond, K), parameters, and a ColumnBasis.
     places : sequence of int, optional
         Number of each part, −1 where it is integrated out; by default their order.
     start, end : Tensors of shapes (s, first bond) and (last bond, r), optional
-        S, by default one row of ones, and E, a parameter, by default one column of ones.
+        S and E, a parameter; by default one row and one column of ones.
 
     Examples
     --------
     >>> from qaffde.nn import WaveBasis
     >>> generator = torch.Generator().manual_seed(0)
-    >>> train = TensorTrain.draw([WaveBasis(4)] * 3, bond=5, generator=generator)
+    >>> mixers = [torch.rand(k, 5, generator=generator).double() for k in (1, 5, 5)]
+    >>> loadings = torch.rand(3, 5, 4, generator=generator).double()
+    >>> train = TensorTrain(mixers, loadings, [WaveBasis(4)] * 3).normalized()
     >>> x = torch.randn(1, 3, generator=generator).double()
     >>> given = train.condition([1], x[0, 1:2]).log_prob(x[:, [0, 2]])
     >>> torch.allclose(train.log_prob(x), given + train.marginal([1]).log_prob(x[:, 1:2]))
@@ -80,6 +73,8 @@ class TensorTrain(PartsDensity):
     """
 
     start: Tensor
+    bases: Any
+    """One :class:`ColumnBasis` for each part."""
 
     def __init__(
         self,
@@ -99,32 +94,6 @@ class TensorTrain(PartsDensity):
         self.register_buffer("start", first.new_ones(1, len(first)) if start is None else start)
         self.end = nn.Parameter(last.new_ones(last.shape[1], 1) if end is None else end)
 
-    @classmethod
-    def draw(
-        cls,
-        bases: Sequence[ColumnBasis],
-        bond: int,
-        *,
-        rank: int = 1,
-        noise: float = 0.5,
-        places: Sequence[int] | None = None,
-        generator: Generator,
-    ) -> "TensorTrain":
-        """A random train: independent parts, and noise that falls with a function's frequency."""
-
-        def normal(*shape: int) -> Tensor:
-            return noise * torch.randn(shape, generator=generator, dtype=torch.float64)
-
-        bonds = [1, *[bond] * len(bases)]
-        mixers = [normal(a, b) / math.sqrt(b) + torch.eye(a, b) for a, b in pairwise(bonds)]
-        loadings = [
-            normal(bond, basis.n_functions) / (1 + basis.roughness).sqrt() for basis in bases
-        ]
-        for V in loadings:
-            V[:, 0] += 1
-        end = 1 + normal(bond, rank)
-        return cls(mixers, loadings, bases, places, end=end).normalized()
-
     @property
     def parts(self) -> tuple[Part, ...]:  # type: ignore[override]
         """Kinds of the parts."""
@@ -143,7 +112,7 @@ class TensorTrain(PartsDensity):
     def _own_bases(self) -> list[ColumnBasis]:
         """Bases of the parts that are not integrated out, in the order of the parts."""
         at = {place: t for t, place in enumerate(self.places)}
-        return [cast("ColumnBasis", self.bases[at[k]]) for k in range(self.n_dims)]
+        return [self.bases[at[k]] for k in range(self.n_dims)]
 
     def _frozen(
         self, sites: Sequence[int], places: Sequence[int], **changes: Any
@@ -184,18 +153,15 @@ class TensorTrain(PartsDensity):
             size = self._block_size(min(len(self.start), self.end.shape[1]))
             return torch.cat([self.log_prob_complete(rows) for rows in x.split(size)])
         log_p = self.start.new_zeros(len(x))
-        for rows in _same_gaps(x):
-            known = (~x[rows[0]].isnan()).nonzero()[:, 0].tolist()
+        for known, _, rows in gap_patterns(x):
             if known:
                 log_p[rows] = self.marginal(known).log_prob(x[rows][:, known])
         return log_p
 
     def log_prob_complete(self, x: Tensor) -> Tensor:
         """Log-density (n,) of rows (n, d) without gaps, by operations that do not see values."""
-        found = (
-            cast("ColumnBasis", basis).loaded(x[:, place], V)
-            for basis, place, V in zip(self.bases, self.places, self.loadings, strict=True)
-        )
+        parts = zip(self.bases, self.places, self.loadings, strict=True)
+        found = (basis.loaded(x[:, place], V) for basis, place, V in parts)
         return self._log_square(found) + self._log_laws(x)
 
     def _log_laws(self, x: Tensor) -> Tensor:
@@ -206,9 +172,7 @@ class TensorTrain(PartsDensity):
     @torch.no_grad()
     def spectrum(self) -> Tensor:
         """Eigenvalues (r,) of the state that is left of the end, falling, of sum one."""
-        rho = (self.start.T @ self.start)[None]
-        for W, Q in zip(self.mixers, self._free_operators(), strict=True):
-            rho, _ = unit_trace(carry(rho, W, Q))
+        *_, (rho, _) = self._carried(self._free_operators())
         lam = torch.linalg.eigvalsh(self.end.T @ rho[0] @ self.end).flip(0).clamp(min=0)
         return lam / lam.sum()
 
@@ -221,8 +185,7 @@ class TensorTrain(PartsDensity):
         found = self._free_operators()
         for t, place in enumerate(self.places):
             if place != OUT and not x[0, place].isnan():
-                basis = cast("ColumnBasis", self.bases[t])
-                found[t] = basis.loaded(x[:, place], self.loadings[t])
+                found[t] = self.bases[t].loaded(x[:, place], self.loadings[t])
         return found
 
     def _free_operators(self) -> list[Operator]:
@@ -250,11 +213,17 @@ class TensorTrain(PartsDensity):
         back = [torch.eye(len(self.end)).to(self.end), *(W.T for W in mixers[:0:-1])]
         return log_norm(self.end.T, back, list(v)[::-1], mixers[0].T @ self.start.T)
 
-    def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
-        rho, log_p = (self.start.T @ self.start)[None], self.start.new_zeros(1)
+    def _carried(self, operators: Sequence[Operator]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Matrices (n, χ, χ) of trace one behind each part, and the traces that they had."""
+        rho = (self.start.T @ self.start)[None]
         for W, Q in zip(self.mixers, operators, strict=True):
             rho, mass = unit_trace(carry(rho, W, Q))
-            log_p = log_p + mass.log()
+            yield rho, mass
+
+    def _log_trace(self, operators: Sequence[Operator]) -> Tensor:
+        log_p = self.start.new_zeros(1)
+        for step in self._carried(operators):
+            rho, log_p = step[0], log_p + step[1].log()
         return log_p + ((rho @ self.end) * self.end).sum((1, 2)).log()
 
     @torch.no_grad()
@@ -266,8 +235,13 @@ class TensorTrain(PartsDensity):
         first, last = kept[0], kept[-1]
         if first == 0 and last == len(places) - 1:
             return self._frozen(range(len(places)), places)
-        rho, behind = self._around(first, last)
-        sites = range(first, last + 1)
+        operators, sites = self._free_operators(), range(first, last + 1)
+        rho = (self.start.T @ self.start)[None]
+        for t in range(first):
+            rho = carry(rho, self.mixers[t], operators[t])
+        behind = (self.end @ self.end.T)[None]
+        for t in range(len(operators) - 1, last, -1):
+            behind = carry_back(behind, self.mixers[t], operators[t])
         if first == last:  # one part has a matrix of K × K numbers, whatever the bond
             Q = carry(rho, self.mixers[first], behind)[0]
             V = root_factor(self.loadings[first].T @ Q @ self.loadings[first]).T
@@ -276,17 +250,6 @@ class TensorTrain(PartsDensity):
         else:
             changes = {"start": root_factor(rho[0]).T, "end": root_factor(behind[0])}
         return self._frozen(sites, places[first : last + 1], **changes)
-
-    def _around(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Matrices (1, χ, χ) of all that is integrated out before and behind some parts."""
-        operators = self._free_operators()
-        rho = (self.start.T @ self.start)[None]
-        for t in range(first):
-            rho = carry(rho, self.mixers[t], operators[t])
-        behind = (self.end @ self.end.T)[None]
-        for t in range(len(operators) - 1, last, -1):
-            behind = carry_back(behind, self.mixers[t], operators[t])
-        return rho, behind
 
     @torch.no_grad()
     def condition(self, parts: Sequence[int], values: Tensor) -> "TensorTrain":
@@ -321,8 +284,8 @@ class TensorTrain(PartsDensity):
         operators = train._free_operators()
         for t, place in enumerate(train.places):
             if place != OUT:
-                V, basis = train.loadings[t], cast("ColumnBasis", train.bases[t])
-                operators[t] = V @ basis.gram(cast("Tensor", regions[bounded[place]])).to(V) @ V.T
+                V, basis = train.loadings[t], train.bases[t]
+                operators[t] = V @ basis.gram(regions[bounded[place]]).to(V) @ V.T
         found = train.contract(operators).exp()
         return found.nan_to_num(0.0).clamp(0, 1), torch.zeros_like(found)
 
@@ -332,20 +295,15 @@ class TensorTrain(PartsDensity):
         basis = self._own_bases()[part]
         e = basis.values(nodes).to(self.start)
         found = self.start.new_empty(len(x), len(nodes))
+        site = self.places.index(part % self.n_dims)
+        W, V = self.mixers[site], self.loadings[site]
         for rows in self._blocks(x):
-            state = self._state_of(x[rows], part % self.n_dims)
+            operators = self.operators(x[rows])
+            before = [(self.start.T @ self.start)[None]]
+            before += [rho for rho, _ in islice(self._carried(operators), site)]
+            state, _ = unit_trace(V.T @ carry(before[-1], W, self._behind(operators)[site]) @ V)
             found[rows] = ((state @ e.T) * e.T).sum(1).clamp(min=0).log()
         return found + basis.log_law(nodes).to(found)
-
-    def _state_of(self, x: Tensor, part: int) -> Tensor:
-        """States σ (n, K, K) of one part, given the known parts of rows that have the same."""
-        site, operators = self.places.index(part), self.operators(x)
-        rho = (self.start.T @ self.start)[None]
-        for t in range(site):
-            rho, _ = unit_trace(carry(rho, self.mixers[t], operators[t]))
-        behind, V = self._behind(operators)[site], self.loadings[site]
-        state, _ = unit_trace(V.T @ carry(rho, self.mixers[site], behind) @ V)
-        return state.expand(len(x), -1, -1)
 
     @torch.no_grad()
     def fill(self, x: Tensor, generator: Generator) -> Tensor:
@@ -359,7 +317,8 @@ class TensorTrain(PartsDensity):
     def _blocks(self, x: Tensor) -> list[Tensor]:
         """Numbers of rows that have the same gaps, as many at once as have room for matrices."""
         size = max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)
-        return [block for rows in _same_gaps(x) for block in rows.split(size)]
+        blocks = (rows.nonzero()[:, 0].split(size) for *_, rows in gap_patterns(x))
+        return [block for each in blocks for block in each if len(block)]
 
     def _draw(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws part by part; what is integrated out is drawn too, and left out."""
@@ -368,7 +327,7 @@ class TensorTrain(PartsDensity):
         for t, (place, v) in enumerate(zip(self.places, operators, strict=True)):
             H = H @ self.mixers[t]
             if v.ndim == 3:
-                basis, V = cast("ColumnBasis", self.bases[t]), self.loadings[t]
+                basis, V = self.bases[t], self.loadings[t]
                 state, _ = unit_trace(V.T @ ((H.mT @ H) * behind[t]) @ V)
                 q = torch.rand(len(x), generator=generator, dtype=torch.float64)
                 drawn = basis.quantiles(state, q)
@@ -386,28 +345,12 @@ class TensorTrain(PartsDensity):
             found.append(unit_trace(carry_back(found[-1], W, Q))[0])
         return found[::-1]
 
-    def quadrature(
-        self, part: int, breaks: Tensor, *, plane: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes and weights (m,) for integrals of smooth functions times the density of a part."""
-        kind = self.parts[part]
-        if kind.kind == "codes":
-            codes = torch.arange(kind.size, dtype=torch.float64)
-            return codes, torch.ones_like(codes)
-        if not kind.is_line:
-            return circle_rule()
-        even = torch.linspace(-REACH, REACH, (PLANE_PANELS if plane else PANELS) + 1).double()
-        kinks = torch.cat([breaks.double(), self._own_bases()[part].breaks()])
-        edges = torch.cat([even, kinks.clamp(-REACH, REACH)]).unique()
-        nodes, weights = legendre(8, edges[:-1, None], edges[1:, None])
-        return nodes.flatten(), weights.flatten()
+    def edges(self, part: int, *, plane: bool) -> Tensor:
+        """Ends (k,) of panels of a line in which the density of the part is smooth."""
+        even = torch.linspace(-10, 10, (32 if plane else 128) + 1).double()
+        breaks = self._own_bases()[part].breaks()
+        return torch.cat([even, breaks.clamp(-10, 10)]).unique()
 
     def extra_repr(self) -> str:
         """Show the bonds and the numbers of the parts."""
         return f"bonds={self.bonds}, places={self.places}"
-
-
-def _same_gaps(x: Tensor) -> list[Tensor]:
-    """Numbers of the rows of x (n, d) that have the same gaps, one tensor for each pattern."""
-    patterns, group = x.isnan().unique(dim=0, return_inverse=True)
-    return [(group == k).nonzero()[:, 0] for k in range(len(patterns))]

@@ -1,14 +1,13 @@
 """A density behind an invertible map."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Transform
 
 from qaffde.nn.base import Density
-from qaffde.nn.calculus.mixture import BornMixture
-from qaffde.nn.density import expansion
 
 Encoder = Transform | nn.Module | Callable[[], Transform]
 
@@ -47,15 +46,17 @@ class TransformedDensity(Density):
         log_p = self.density.log_prob(z) + log_det
         return log_p.masked_fill(~z.isfinite().all(-1), -torch.inf)
 
-
-def transform_of(encoder: Encoder) -> Transform:
-    """The transform itself, or that which a module returns."""
-    return encoder if isinstance(encoder, Transform) else encoder()
+    def expansion(self) -> NoReturn:
+        """Refused: there is no closed form."""
+        raise ValueError(
+            "behind an encoder nothing can be integrated or conditioned in closed form; fit "
+            "without encoder, or count draws of sample"
+        )
 
 
 def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
     """Code z of shape (..., d) and log-determinant of shape (...)."""
-    transform = transform_of(encoder)
+    transform = encoder if isinstance(encoder, Transform) else encoder()
     z = transform(x)
     log_det = transform.log_abs_det_jacobian(x, z)
     if log_det.ndim == x.ndim:
@@ -66,13 +67,5 @@ def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def decode(encoder: Encoder, z: Tensor) -> Tensor:
     """Points x of shape (n, d) of codes z."""
-    x: Tensor = transform_of(encoder).inv(z)
-    return x
-
-
-@expansion.register
-def _(density: TransformedDensity) -> BornMixture:
-    raise ValueError(
-        "behind an encoder nothing can be integrated or conditioned in closed form; fit without "
-        "encoder, or count draws of sample"
-    )
+    transform = encoder if isinstance(encoder, Transform) else encoder()
+    return transform.inv(z)

@@ -8,26 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qaffde.estimators.regions import cell_levels
-from qaffde.kinds import Category
+from qaffde.kinds import Atom, Category
+from qaffde.plot import marks
+from qaffde.plot.cells import Array, Scale, cell_density, cell_size, kinds_of
 from qaffde.plot.panels import (
-    Array,
     Panel,
     Wishes,
-    ceiling,
-    cell_density,
-    cell_size,
     draws_of,
     find_scales,
-    kinds_of,
-    label_spikes,
     marginal_of,
     numbers_of,
-    share_text,
     shown_rows,
-    spread,
 )
-from qaffde.plot.scales import Scale, closed, draw_atom, draw_counted, draw_line, draw_shares
-from qaffde.plot.style import COLORS, DATA, DENSITY, caption, percent
+from qaffde.plot.style import COLORS, DATA, DENSITY, caption, label, percent
 from qaffde.streams.names import column_names
 
 PAIR_POINTS, SLICE_POINTS = 64, 512
@@ -59,14 +52,11 @@ class GridPanel(Panel):
         if len(columns) != cls.n_columns:
             wanted = {1: "one column", 2: "two columns"}[cls.n_columns]
             raise ValueError(f"this shows {wanted}, got {len(columns)}; name them in columns")
-        density = marginal_of(model, columns)
-        own = None if rows is None else rows[:, columns]
-        names = [column_names(model)[j] for j in columns]
-        n = wishes.n_points or cls.n_points
-        scales = find_scales(density, names, own, n, wishes.random_state)
+        density, n = marginal_of(model, columns), wishes.n_points or cls.n_points
+        scales = find_scales(model, columns, rows, n, wishes.random_state)
         values, size = cell_density(density, scales).T, cell_size(scales)
         levels = list(_levels(values * size, wishes.masses, scales) / size)
-        shown = None if own is None else shown_rows(own, wishes.random_state)
+        shown = None if rows is None else shown_rows(rows[:, columns], wishes.random_state)
         return cls(scales, values, wishes.masses, levels, shown)
 
     @property
@@ -85,12 +75,7 @@ class GridPanel(Panel):
         drawn = float(self.density.sum()) * cell_size(self.scales)
         if len(self.scales) == 1:
             return drawn + (self.scales[0].atom or 0.0)
-        return 1.0 if self.has_atoms else drawn
-
-    @property
-    def has_atoms(self) -> bool:
-        """Whether some mass is at single values."""
-        return any(scale.atom for scale in self.scales)
+        return 1.0 if any(scale.atom for scale in self.scales) else drawn
 
 
 def _levels(mass: Array, shares: Sequence[float], scales: Sequence[Scale]) -> Array:
@@ -99,11 +84,14 @@ def _levels(mass: Array, shares: Sequence[float], scales: Sequence[Scale]) -> Ar
     In a plane with atoms, regions are those of the mass beside the atoms.
     """
     atoms = [scale.atom for scale in scales if scale.atom]
-    if atoms and len(scales) == 1:
-        mass = np.append(mass, atoms)
     if atoms and len(scales) == 2:
         return mass.sum() * cell_levels(mass / mass.sum(), shares)
-    return cell_levels(mass, shares)
+    return cell_levels(np.append(mass, atoms), shares)
+
+
+def share_text(mass: float) -> str:
+    """Words for the mass that is drawn, if that is not all."""
+    return "" if abs(mass - 1) < 5e-4 else f"{percent(mass)} drawn"
 
 
 @dataclass(frozen=True)
@@ -119,11 +107,12 @@ class CurvePanel(GridPanel):
         regions = [(f"{percent(m)} of the mass", self.density >= level) for m, level in ordered]
         self.draw_curve(ax, 1.08, regions)
         ax.set(xlabel=scale.name, ylabel="probability" if scale.is_counted else "density")
-        scale.set_axis(ax.xaxis)
         place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right"}
         ax.annotate(share_text(self.mass), (1, 0), (0, -28), color="0.35", size=8.5, **place)
         if self.rows is not None and scale.is_counted:
-            draw_shares(ax, scale, self.rows[:, 0])
+            shares = (self.rows == scale.points).mean(0)
+            look = {"marker": "_", "s": 90, "lw": 1.4, "color": DATA, "zorder": 3}
+            ax.scatter(scale.points, shares, label="data", **look)
             ax.set_ylim(0, None)
         elif self.rows is not None:
             at = {"color": DATA, "lw": 0.6, "alpha": 0.35, "transform": ax.get_xaxis_transform()}
@@ -131,24 +120,24 @@ class CurvePanel(GridPanel):
         ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0)
 
     def draw_curve(
-        self, ax: Any, room: float, regions: Sequence[tuple[str, NDArray[np.bool_]]] | None = None
+        self, ax: Any, room: float, regions: Sequence[tuple[str, NDArray[np.bool_]]] = ()
     ) -> None:
         """Draw a curve and its regions, or all below it, or bars or stems; and an atom."""
         (scale,) = self.scales
-        top, shown = room * ceiling(self.density), regions or ()
+        top = room * marks.ceiling(self.density)
         if scale.is_counted:
-            draw_counted(ax, scale, self.density, inside=shown)
+            marks.draw_counted(ax, scale, self.density, regions)
         else:
-            alphas = np.linspace(0.22, 0.5, len(shown))
-            for (label, inside), alpha in zip(shown, alphas, strict=True):
+            alphas = np.linspace(0.22, 0.5, len(regions))
+            for (name, inside), alpha in zip(regions, alphas, strict=True):
                 style = {"color": DENSITY, "alpha": alpha, "lw": 0}
-                ax.fill_between(scale.points, self.density, where=inside, label=label, **style)
-            if regions is None:
-                ax.fill_between(*closed(scale, self.density), color=DENSITY, alpha=0.2, lw=0)
-            draw_line(ax, scale, self.density, color=DENSITY, lw=1.6 if regions is None else 2)
-            label_spikes(ax, scale.points, self.density, top)
+                ax.fill_between(scale.points, self.density, where=inside, label=name, **style)
+            shade, width = (0.0, 2.0) if regions else (0.2, 1.6)
+            look: dict[str, Any] = {"color": DENSITY, "lw": width}
+            marks.draw_curve(ax, scale, self.density, top, shade=shade, **look)
         ax.set(xlim=scale.ends, ylim=(0, top))
-        draw_atom(ax, scale)
+        marks.set_axis(ax.xaxis, scale)
+        marks.draw_atom(ax, scale)
 
 
 @dataclass(frozen=True)
@@ -162,24 +151,27 @@ class ContourPanel(GridPanel):
         """Draw colors on a square-root scale, which shows faint parts, lines and dots."""
         image = self.draw_plane(ax, 1.1)
         if self.rows is not None:
-            ax.scatter(*self.spread().T, s=3, lw=0, color="white", alpha=0.55)
+            marks.draw_dots(ax, self.rows, self.scales, s=3, color="white", alpha=0.55)
         ax.set(xlabel=self.names[0], ylabel=self.names[1])
         extend = "max" if self.density.max() > image.norm.vmax else "neither"
-        label = "density (square-root scale)"
-        ax.figure.colorbar(image, ax=ax, label=label, pad=0.02, extend=extend)
+        name = "density (square-root scale)"
+        ax.figure.colorbar(image, ax=ax, label=name, pad=0.02, extend=extend)
+        parts = [
+            f"{percent(scale.atom or 0)} at {scale.name} = {scale.kind.value:g}"
+            for scale in self.scales
+            if isinstance(scale.kind, Atom)
+        ]
         masses = " and ".join(percent(mass) for mass in self.masses)
-        lines = masses and not any(scale.is_counted for scale in self.scales)
-        whole = "rest" if self.has_atoms else "mass"
-        parts = [scale.atom_text for scale in self.scales]
-        parts += [f"lines enclose {masses} of the {whole}" if lines else "", share_text(self.mass)]
-        caption(ax, "; ".join(filter(None, parts)))
+        if masses and not any(scale.is_counted for scale in self.scales):
+            parts.append(f"lines enclose {masses} of the {'rest' if parts else 'mass'}")
+        caption(ax, "; ".join(filter(None, [*parts, share_text(self.mass)])))
 
     def draw_plane(self, ax: Any, width: float) -> Any:
         """Draw the colors, and the edges of the regions as lines of a width."""
         from matplotlib.colors import PowerNorm
 
         first, second = self.scales
-        norm = PowerNorm(0.5, vmin=0, vmax=ceiling(self.density))
+        norm = PowerNorm(0.5, vmin=0, vmax=marks.ceiling(self.density))
         if first.is_counted or second.is_counted:
             image = ax.pcolormesh(first.edges, second.edges, self.density, norm=norm, cmap=COLORS)
         else:
@@ -192,14 +184,9 @@ class ContourPanel(GridPanel):
                 ax.contour(*self.axes, self.density, sorted(crossed), **lines)
             self._label_spike(ax)
         ax.set(xlim=first.ends, ylim=second.ends)
-        first.set_axis(ax.xaxis)
-        second.set_axis(ax.yaxis)
+        marks.set_axis(ax.xaxis, first)
+        marks.set_axis(ax.yaxis, second)
         return image
-
-    def spread(self) -> Array:
-        """The data, spread within the cells of values that are counted."""
-        assert self.rows is not None
-        return spread(self.rows, self.scales)
 
     def _label_spike(self, ax: Any) -> None:
         """Say how much mass a spike holds that few could see: its cell and those around it."""
@@ -208,10 +195,9 @@ class ContourPanel(GridPanel):
         mass = near.sum() * cell_size(self.scales)
         if mass > SPIKE:
             x, y = self.axes
-            left = j > len(x) / 2
-            place = {"textcoords": "offset points", "ha": "right" if left else "left"}
-            at, shift = (x[j], y[i]), (-5 if left else 5, 3)
-            ax.annotate(f"{percent(mass)} here", at, shift, color="white", size=8, **place)
+            label(
+                ax, f"{percent(mass)} here", (x[j], y[i]), left=bool(j > len(x) / 2), color="white"
+            )
 
 
 @dataclass(frozen=True)
@@ -221,15 +207,15 @@ class SurfacePanel(GridPanel):
     n_points = 72
     size = (6.0, 4.8)
 
-    def make_axes(self, figure: Any) -> Any:
+    def make_axes(self, plt: Any) -> Any:
         """Axes of three dimensions."""
-        return figure.add_subplot(projection="3d")
+        return plt.figure(figsize=self.size, layout="constrained").add_subplot(projection="3d")
 
     def draw(self, ax: Any) -> None:
         """Draw the surface, and contours and data below it."""
         if ax.name != "3d":
             raise ValueError('a surface needs axes of three dimensions: projection="3d"')
-        top = ceiling(self.density)
+        top = marks.ceiling(self.density)
         floor = -0.3 * top
         X, Y = np.meshgrid(*self.axes)
         heights = np.minimum(self.density, top)
@@ -265,9 +251,7 @@ class PairsPanel(Panel):
             raise ValueError(
                 f"pairs show 2 to {MAX_PAIRS} columns, got {len(columns)}; name some in columns"
             )
-        guide = rows
-        if rows is None and hasattr(model, "sample"):
-            guide = draws_of(model, wishes.random_state)
+        guide = draws_of(model, wishes.random_state) if rows is None else rows
         curves = [CurvePanel.of(model, guide, replace(wishes, columns=[j])) for j in columns]
         small = replace(wishes, n_points=wishes.n_points or PAIR_POINTS)
         planes = {
@@ -278,16 +262,11 @@ class PairsPanel(Panel):
         dots = None if rows is None else shown_rows(rows, wishes.random_state)[:, columns]
         return cls(curves, planes, dots)
 
-    @property
-    def size(self) -> tuple[float, float]:  # type: ignore[override]
-        """Of a grid of squares."""
-        side = 1.2 + 1.75 * len(self.curves)
-        return side, side
-
-    def make_axes(self, figure: Any) -> Any:
-        """A square of axes."""
+    def make_axes(self, plt: Any) -> Any:
+        """A square of square axes."""
         d = len(self.curves)
-        return figure.subplots(d, d, squeeze=False)
+        size = [1.2 + 1.75 * d] * 2
+        return plt.subplots(d, d, squeeze=False, figsize=size, layout="constrained")[1]
 
     def draw(self, ax: Any) -> None:
         """Draw all axes of a square array."""
@@ -305,6 +284,11 @@ class PairsPanel(Panel):
             else:
                 self._draw_dots(place, i, j)
             self._label(place, i, j)
+        least = min([c.mass for c in self.curves] + [p.mass for p in self.planes.values()])
+        drawn = share_text(least)
+        caption(axes[0, 0], f"marginals, {drawn}" if drawn else "exact marginals")
+        if self.dots is not None:
+            caption(axes[0, -1], "data")
         axes[0, 0].figure.align_ylabels(axes[:, 0])
 
     def _draw_dots(self, ax: Any, i: int, j: int) -> None:
@@ -312,29 +296,23 @@ class PairsPanel(Panel):
             ax.set_axis_off()
             return
         scales = [self.curves[k].scales[0] for k in (j, i)]
-        dots = spread(self.dots[:, [j, i]], scales)
-        ax.scatter(*dots.T, s=2, lw=0, color=DATA, alpha=0.35)
+        marks.draw_dots(ax, self.dots[:, [j, i]], scales, s=2, color=DATA, alpha=0.35)
         ax.set(xlim=scales[0].ends, ylim=scales[1].ends)
 
     def _label(self, ax: Any, i: int, j: int) -> None:
-        d = len(self.curves)
+        """Ticks and names at the left and at the bottom only."""
+        across, up = (self.curves[k].scales[0] for k in (j, i))
         if i != j:
-            self.curves[i].scales[0].set_axis(ax.yaxis)
-        self.curves[j].scales[0].set_axis(ax.xaxis)
-        if i == d - 1:
-            ax.set_xlabel(self.curves[j].names[0])
+            marks.set_axis(ax.yaxis, up)
+        marks.set_axis(ax.xaxis, across)
+        if i == len(self.curves) - 1:
+            ax.set_xlabel(across.name)
         else:
             ax.set_xticklabels([])
         if j == 0:
-            ax.set_ylabel(self.curves[i].names[0])
+            ax.set_ylabel(up.name)
         if j > 0 or i == 0:
             ax.set_yticklabels([])
-        if (i, j) == (0, 0):
-            least = min([c.mass for c in self.curves] + [p.mass for p in self.planes.values()])
-            short = f"marginals, {percent(least)} drawn"
-            caption(ax, short if share_text(least) else "exact marginals")
-        elif (i, j) == (0, d - 1) and self.dots is not None:
-            caption(ax, "data")
 
 
 @dataclass(frozen=True)
@@ -354,22 +332,26 @@ class SlicesPanel(Panel):
                 "slices need a density with exact conditionals and two columns or more, such as a "
                 "QAFFDE of two"
             )
-        names, given = column_names(model), dict(wishes.given or {})
+        given = dict(wishes.given or {})
         fixed = numbers_of(model, given) if given else []
-        column = _sliced_column(model, wishes, fixed)
+        free = [j for j in range(model.n_features_in_) if j not in fixed]
+        column, *more = free[-1:] if wishes.columns is None else numbers_of(model, wishes.columns)
+        if more or column not in free:
+            raise ValueError(
+                "slices show one column, which is not given itself; name it in columns"
+            )
         if not fixed:
             fixed = [0 if column else 1]
             given = {fixed[0]: _typical(model, rows, fixed[0])}
         values = np.broadcast_arrays(*(np.atleast_1d(value) for value in given.values()))
         conditions: Any = model.condition(dict(zip(fixed, values, strict=True)))
-        place = [j for j in range(len(names)) if j not in fixed].index(column)
-        own = None if rows is None else rows[:, [column]]
-        n, marginal = wishes.n_points or SLICE_POINTS, marginal_of(model, [column])
-        (scale,) = find_scales(marginal, [names[column]], own, n, wishes.random_state)
+        place = [j for j in range(model.n_features_in_) if j not in fixed].index(column)
+        n = wishes.n_points or SLICE_POINTS
+        (scale,) = find_scales(model, [column], rows, n, wishes.random_state)
         parts = (marginal_of(condition, [place]) for condition in conditions)
         densities = np.stack([cell_density(part, [scale]) for part in parts])
         labels = [", ".join(map(_shown, row)) for row in zip(*values, strict=True)]
-        return cls(scale, densities, labels, ", ".join(names[j] for j in fixed))
+        return cls(scale, densities, labels, ", ".join(column_names(model)[j] for j in fixed))
 
     def draw(self, ax: Any) -> None:
         """Draw the curves, first ones darkest."""
@@ -377,18 +359,15 @@ class SlicesPanel(Panel):
 
         scale = self.scale
         colors = colormaps[COLORS](np.linspace(0.05, 0.85, len(self.labels)))
-        top = 1.08 * ceiling(self.densities)
-        for k, (density, label, color) in enumerate(
-            zip(self.densities, self.labels, colors, strict=True)
-        ):
-            draw_line(ax, scale, density, color=color, label=label)
-            if not scale.is_counted:
-                ax.fill_between(*closed(scale, density), color=color, alpha=0.08, lw=0)
-                label_spikes(ax, scale.points, density, top, row=k)
+        top = 1.08 * marks.ceiling(self.densities)
+        curves = zip(self.densities, self.labels, colors, strict=True)
+        for k, (density, name, color) in enumerate(curves):
+            look: dict[str, Any] = {"color": color, "label": name, "lw": 2}
+            marks.draw_curve(ax, scale, density, top, shade=0.08, row=k, **look)
         height = "probability" if scale.is_counted else "density"
         ax.set(xlabel=scale.name, ylabel=f"{height} given {self.given}")
         ax.set(xlim=scale.ends, ylim=(0, top))
-        scale.set_axis(ax.xaxis)
+        marks.set_axis(ax.xaxis, scale)
         text = share_text(float(self.densities.sum(1).min()) * scale.step)
         caption(ax, text and f"at least {text}")
         ax.legend(frameon=False, title=self.given if len(self.labels) > 1 else None)
@@ -396,15 +375,6 @@ class SlicesPanel(Panel):
 
 def _shown(value: Any) -> str:
     return str(value) if isinstance(value, str | np.str_ | bool | np.bool_) else f"{value:.3g}"
-
-
-def _sliced_column(model: Any, wishes: Wishes, fixed: Sequence[int]) -> int:
-    if wishes.columns is None:
-        return max(j for j in range(model.n_features_in_) if j not in fixed)
-    columns = numbers_of(model, wishes.columns)
-    if len(columns) != 1 or columns[0] in fixed:
-        raise ValueError("slices show one column, which is not given itself; name it in columns")
-    return columns[0]
 
 
 def _typical(model: Any, rows: Array | None, column: int) -> NDArray[Any]:

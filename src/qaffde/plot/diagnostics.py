@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from qaffde.nn import BornDensity, find_born
-from qaffde.plot.panels import Array, Panel, Wishes, numbers_of
+from qaffde.plot.cells import Array
+from qaffde.plot.panels import Panel, Wishes, numbers_of
 from qaffde.plot.style import COLORS, DENSITY, SECOND, caption
 from qaffde.streams.names import column_names
 
@@ -37,15 +38,10 @@ class TrainingPanel(Panel):
             raise ValueError("the training came to no evaluation; give it more steps")
         return cls(found)
 
-    @property
-    def size(self) -> tuple[float, float]:  # type: ignore[override]
-        """Of axes side by side: losses of two solvers are not of one scale."""
-        return 0.8 + 4.4 * len(self.histories), 3.6
-
-    def make_axes(self, figure: Any) -> Any:
-        """Axes for each history."""
-        axes = figure.subplots(1, len(self.histories), squeeze=False)[0]
-        return axes if len(axes) > 1 else axes[0]
+    def make_axes(self, plt: Any) -> Any:
+        """Axes side by side: losses of two solvers are not of one scale."""
+        n = len(self.histories)
+        return plt.subplots(1, n, figsize=(0.8 + 4.4 * n, 3.6), layout="constrained")[1]
 
     def draw(self, ax: Any) -> None:
         """Draw the training and, where rows were held out, the validation loss."""
@@ -53,23 +49,18 @@ class TrainingPanel(Panel):
         if len(axes) != len(self.histories):
             raise ValueError(f"{len(self.histories)} phases of training need as many axes")
         for place, history in zip(axes, self.histories, strict=True):
-            _draw_history(place, history)
+            losses = {"training rows": history.train_loss, "held-out rows": history.valid_loss}
+            for (name, values), color in zip(losses.items(), (DENSITY, SECOND), strict=True):
+                if np.isfinite(values).any():
+                    look = {"color": color, "lw": 2, "marker": "o", "ms": 3}
+                    place.plot(history.steps, values, label=name, **look)
+            place.set_xlabel("step")
+            place.grid(axis="y", color="0.92")
+            place.legend(frameon=False)
+            stopped = f", stopped by {history.stopped_by}" if history.stopped_by else ""
+            seconds = f" in {history.seconds[-1]:.1f} s" if history.seconds else ""
+            caption(place, f"{history.steps[-1]:,} steps{seconds}{stopped}".replace("_", " "))
         axes[0].set_ylabel("loss, nats, in the units of the fit")
-
-
-def _draw_history(ax: Any, history: Any) -> None:
-    for values, name, color in (
-        (history.train_loss, "training rows", DENSITY),
-        (history.valid_loss, "held-out rows", SECOND),
-    ):
-        if np.isfinite(values).any():
-            ax.plot(history.steps, values, color=color, lw=2, marker="o", ms=3, label=name)
-    ax.set_xlabel("step")
-    ax.grid(axis="y", color="0.92")
-    ax.legend(frameon=False)
-    stopped = f", stopped by {history.stopped_by}" if history.stopped_by else ""
-    seconds = f" in {history.seconds[-1]:.1f} s" if history.seconds else ""
-    caption(ax, f"{history.steps[-1]:,} steps{seconds}{stopped}".replace("_", " "))
 
 
 @dataclass(frozen=True)
@@ -94,11 +85,8 @@ class SpectrumPanel(Panel):
         ax.set(yscale="log", xlabel="eigenvalue", ylabel="weight of the state")
         ax.set_xlim(0.5, len(values) + 0.5)
         ax.grid(axis="y", color="0.92")
-        caption(
-            ax,
-            f"rank {len(values)}, effective rank {effective:.1f} (shaded), "
-            f"purity {float((values**2).sum()):.3f}",
-        )
+        ranks = f"rank {len(values)}, effective rank {effective:.1f} (shaded)"
+        caption(ax, f"{ranks}, purity {float((values**2).sum()):.3f}")
 
 
 @dataclass(frozen=True)
@@ -131,15 +119,15 @@ class FrequenciesPanel(Panel):
         if W.shape[1] == 1:
             ax.vlines(np.abs(W[:, 0]), 0, weight, color=DENSITY, lw=0.8)
             ax.plot(np.abs(W[:, 0]), weight, "o", color=DENSITY, ms=2.5)
-            ax.set(xlabel=f"frequency, radians in a unit of {self.names[0]}")
-            ax.set(ylabel=WEIGHT, ylim=(0, 1.05), xlim=(0, None))
+            across = f"frequency, radians in a unit of {self.names[0]}"
+            ax.set(xlabel=across, ylabel=WEIGHT, ylim=(0, 1.05), xlim=(0, None))
             return
         both, colors = np.concatenate([-W, W]), np.tile(weight, 2)
         dots = ax.scatter(*both.T, c=colors, cmap=COLORS, vmin=0, vmax=1, s=14, lw=0)
         ax.axhline(0, color="0.85", lw=0.8, zorder=0)
         ax.axvline(0, color="0.85", lw=0.8, zorder=0)
-        ax.set(xlabel=f"radians in a unit of {self.names[0]}")
-        ax.set(ylabel=f"radians in a unit of {self.names[1]}")
+        across, up = (f"radians in a unit of {name}" for name in self.names)
+        ax.set(xlabel=across, ylabel=up)
         ax.figure.colorbar(dots, ax=ax, label=WEIGHT, pad=0.02)
         caption(ax, f"{len(W)} features: frequencies and their mirror images")
 

@@ -124,8 +124,7 @@ class DensityDisplay:
         plt = import_pyplot()
         with plt.rc_context(STYLE):
             if ax is None:
-                figure = plt.figure(figsize=self.panel.size, layout="constrained")
-                ax = self.panel.make_axes(figure)
+                ax = self.panel.make_axes(plt)
             self.panel.draw(ax)
         self.ax_ = ax
         self.figure_ = getattr(ax, "flat", [ax])[0].figure

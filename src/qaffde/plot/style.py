@@ -1,4 +1,4 @@
-"""How pictures look: colors and matplotlib settings."""
+"""How pictures look: colors, matplotlib settings and small text."""
 
 from typing import Any
 
@@ -36,3 +36,9 @@ def percent(share: float) -> str:
 def caption(ax: Any, text: str) -> None:
     """A line of small text above the axes."""
     ax.set_title(text, loc="left", fontsize=8.5, color="0.35")
+
+
+def label(ax: Any, text: str, at: tuple[float, float], *, left: bool, **look: Any) -> None:
+    """Small text at the left or the right of a point."""
+    place = {"xytext": (-5 if left else 5, 0), "ha": "right" if left else "left"}
+    ax.annotate(text, at, textcoords="offset points", fontsize=8, **place, **look)

@@ -7,7 +7,6 @@ from scipy.spatial.distance import pdist
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.selection.base_measure import draw_rows
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Summary
 from qaffde.training.closed_form import effective_count
@@ -68,6 +67,19 @@ def bandwidth_by_rule(
     else:
         factor = scott(n, d) if rule == "scott" else silverman(n, d)
     return torch.full((d,), factor, dtype=torch.float64)
+
+
+def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
+    """Indices of at most `n` rows: a subset under equal weights, else a weighted resample.
+
+    Systematic resampling: the number of copies of a row differs from its share by less than one.
+    """
+    if bool((weight == weight[0]).all()):
+        return torch.randperm(len(weight), generator=generator)[:n]
+    n = min(n, len(weight))
+    ticks = (torch.arange(n) + torch.rand((), generator=generator)) / n
+    cumulative = (weight / weight.sum()).cumsum(0)
+    return torch.searchsorted(cumulative, ticks.to(weight)).clamp(max=len(weight) - 1)
 
 
 def held_out_kde(Z: Tensor, weight: Tensor, generator: Generator, max_rows: int = 5000) -> float:

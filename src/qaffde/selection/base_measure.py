@@ -1,16 +1,74 @@
-"""Base measures fitted to data: the box, the Gaussian and mixtures of Gaussians."""
+r"""Base measures fitted to rows: the box, the Gaussian and mixtures of Gaussians.
+
+A Gaussian is linear in 1, z and the products of two columns, so that all components at all rows
+are one matrix product, and so are their moments. Expectation–maximization begins with passes over
+mini-batches in float32, after each of which all components move (Cappé and Moulines, 2009);
+iterations over all rows, extrapolated, follow.
+"""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
+from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
-from qaffde.nn import BaseMeasure, BoxMeasure, GaussianMeasure, KernelMeasure
-from qaffde.selection.mixture import Monomials, average, fit_mixture, members
+from qaffde import functional as QF
+from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures, GaussianMeasure, KernelMeasure
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.summary import Moments
+
+MAX_ITER, TOLERANCE = 40, 2e-5
+"""Iterations of expectation–maximization, and nats that two of them must gain."""
+BLOCK = 2**17
+"""Terms that stay in cache."""
+LOG_NOTHING = -80.0
+"""Logarithm of a share that adds nothing; exponentials that underflow are slow."""
+SCATTER = 1e-2
+"""Of a component without rows, in variances of all rows."""
+CLUSTER_ITER, CLUSTER_ROWS = 10, 5000
+PASSES, MAX_BATCHES = 4, 20
+"""Passes over mini-batches, and the most of these."""
+BATCH_ROWS = 4
+"""Rows of a batch for each mean and variance of a component."""
+SINGLE_RIDGE = 1e-5
+"""Least ridge in float32, which does not resolve narrower components."""
+FAR = 1e3
+"""Deviations beyond which the squares of rows take float64."""
+JUDGED_ROWS = 10_000
+"""Rows that the more likely of two starts is found by."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the covariances of components tend to where rows are few.
+
+    A variance of `ridge` is added to every column, and the mean covariance of all components is
+    worth `shrinkage` rows in each one, as in regularized discriminant analysis.
+    """
+
+    ridge: float
+    shrinkage: float = 0.0
+
+    def components(
+        self, size: Tensor, mean: Tensor, scatter: Tensor, last: GaussianMeasure, unit: float = 1.0
+    ) -> GaussianMeasure:
+        """Components of these sizes, means and scatters, with rows of weight `unit`.
+
+        Those that collapse by rounding stay as they were.
+        """
+        pooled, weight = scatter.sum(0) / size.sum(), self.shrinkage * unit
+        covariance = (scatter + weight * pooled) / (size + weight)[:, None, None]
+        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(self.ridge)
+        failed = torch.linalg.cholesky_ex(covariance).info > 0
+        if failed.any():
+            covariance = torch.where(failed[:, None, None], last.covariances, covariance)
+            mean = torch.where(failed[:, None], last.means, mean)
+        return GaussianMeasure(size / size.sum(), mean, covariance)
 
 
 @dataclass(frozen=True)
@@ -18,8 +76,9 @@ class BaseSpec:
     """Specification of a base measure: "box", "gaussian", "mixture" or "kernel".
 
     `n_components` are those of a mixture, or of each mixture of an average; `n_mixtures`, from
-    different starts, are averaged. `bounds` of shape (2, d) are ends of the box, NaN where they
-    come from the data; a roomy one leaves room for rows to come, see :func:`fit_box`.
+    different starts, are averaged; `shrinkage` is that of their :class:`Prior`. `bounds` of shape
+    (2, d) are ends of the box, NaN where they come from the data; a roomy one leaves room for
+    rows to come, see :func:`fit_box`.
     """
 
     kind: str
@@ -27,6 +86,7 @@ class BaseSpec:
     bounds: Tensor | None = None
     roomy: bool = False
     n_mixtures: int = 1
+    shrinkage: float = 0.0
 
     @property
     def name(self) -> str:
@@ -56,39 +116,37 @@ class BaseSpec:
             room = policy.room_rows if self.roomy else 0
             return fit_box(Z, self.bounds, room_rows=room, within=within)
         if self.name == "gaussian":
-            whole = Moments.of(Z, weight) if moments is None else moments
-            return fit_gaussian(whole, policy.mixture_ridge)
+            return fit_gaussian(moments or Moments.of(Z, weight), policy.mixture_ridge)
         share = weight[: policy.max_mixture_rows] / weight.mean()
         rows = Monomials(Z[: policy.max_mixture_rows], share)
         k, m = self.n_components, self.n_mixtures
-        options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": deadline}
+        options: dict[str, Any] = {"prior": self.prior(policy), "deadline": deadline}
         begin: list[GaussianMeasure | None] = [None] * m
         if isinstance(start, GaussianMeasure) and len(start.weights) == k * m:
             begin, options["max_iter"] = [*members(start, m)], policy.last_iterations
-        fits = [fit_mixture(rows, k, generator, start=one, **options) for one in begin]
-        return average(fits) if m > 1 else fits[0]
+        return average([fit_mixture(rows, k, generator, start=one, **options) for one in begin])
+
+    def prior(self, policy: SelectionPolicy) -> Prior:
+        """The prior of its covariances."""
+        return Prior(policy.mixture_ridge, self.shrinkage)
 
     def __str__(self) -> str:
         if self.name != "mixture":
             return self.name
         several = f"{self.n_mixtures} × " if self.n_mixtures > 1 else ""
-        return f"mixture of {several}{self.n_components}"
+        shrunk = f", shrinkage {self.shrinkage:.3g}" if self.shrinkage else ""
+        return f"mixture of {several}{self.n_components}{shrunk}"
 
 
 def fit_box(
-    Z: Tensor,
-    bounds: Tensor | None = None,
-    *,
-    room_rows: int = 0,
-    within: Tensor | None = None,
+    Z: Tensor, bounds: Tensor | None = None, *, room_rows: int = 0, within: Tensor | None = None
 ) -> BoxMeasure:
     """Tightest box around the rows; finite `bounds` of shape (2, d) replace its ends.
 
     If Z is a sample, `within` of shape (2, d) are the ends of all rows, which lie inside as well.
-
     With `room_rows` the box is larger at each end by the distance of the outermost row from the
-    row that many places further in. That is very little where the density stops at an edge, and
-    about as far as new rows may lie where it fades out.
+    row that many places further in: very little where the density stops at an edge, and about as
+    far as new rows may lie where it fades out.
     """
     ends = torch.stack([Z.amin(0), Z.amax(0)])
     if room_rows:
@@ -116,17 +174,10 @@ def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
     return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 
-def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
-    """Indices of at most `n` rows: a subset under equal weights, else a weighted resample.
-
-    Systematic resampling: the number of copies of a row differs from its share by less than one.
-    """
-    if bool((weight == weight[0]).all()):
-        return torch.randperm(len(weight), generator=generator)[:n]
-    n = min(n, len(weight))
-    ticks = (torch.arange(n) + torch.rand((), generator=generator)) / n
-    cumulative = (weight / weight.sum()).cumsum(0)
-    return torch.searchsorted(cumulative, ticks.to(weight)).clamp(max=len(weight) - 1)
+def constant_feature(d: int) -> FourierFeatures:
+    """The one feature of d columns that leaves a base measure as it is."""
+    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    return FourierFeatures(zero.expand(1, d).clone(), zero, one)
 
 
 def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
@@ -137,20 +188,280 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
     return on_a_line if on_a_line == len(some) else len(some.unique(dim=0))
 
 
-def measure_ends(measure: BaseMeasure, Z: Tensor, gaussian_reach: float) -> tuple[Tensor, Tensor]:
-    """Lower and upper ends of the region that features must resolve: the box, or the rows.
+class Monomials:
+    """Weighted rows (n, d) as 1, z and the products of two columns; weights are one by default.
 
-    One Gaussian reaches further than rows in separate parts: `gaussian_reach` deviations.
+    Products are of the dtype, mixtures in float64.
     """
-    if isinstance(measure, BoxMeasure):
-        return measure.lower, measure.upper
-    lower, upper = Z.amin(0), Z.amax(0)
-    if isinstance(measure, GaussianMeasure) and len(measure.weights) == 1:
-        reach = gaussian_reach * measure.covariances[0].diagonal().sqrt()
-        return lower.minimum(measure.means[0] - reach), upper.maximum(measure.means[0] + reach)
-    return lower, upper
+
+    def __init__(
+        self, Z: Tensor, weight: Tensor | None = None, dtype: torch.dtype = torch.float64
+    ) -> None:
+        self.Z = Z
+        self.weight = torch.ones(len(Z), dtype=Z.dtype) if weight is None else weight
+        self.rows, self.columns = torch.triu_indices(Z.shape[1], Z.shape[1])
+        self.values = QF.monomials(Z).to(dtype)
+
+    def log_terms(self, mixture: GaussianMeasure, chosen: slice = slice(None)) -> Iterator[Tensor]:
+        """Weighted log-densities (K, m) of the components at m rows, block by block."""
+        parts = mixture.weights.log(), mixture.means, mixture.cholesky
+        coefficients = QF.gaussian_coefficients(*parts).T.to(self.values)
+        return (coefficients @ values.T for values in self.values[chosen].split(_block(mixture)))
+
+    def log_density(self, mixture: GaussianMeasure) -> Tensor:
+        """Log-density of shape (n,)."""
+        sums = (_shares(terms) for terms in self.log_terms(mixture))
+        return torch.cat([(size.log() + most).to(self.Z) for _, size, most in sums])
+
+    def expectation(
+        self, mixture: GaussianMeasure, chosen: slice = slice(None)
+    ) -> tuple[float, Tensor]:
+        """Mean log-density, and sums (K, ·) of the values over the rows of each component.
+
+        Sums over the rows `chosen` stand for those of all.
+        """
+        values, weight, block = self.values[chosen], self.weight[chosen], _block(mixture)
+        total = torch.zeros((), dtype=weight.dtype)
+        sums = values.new_zeros(values.shape[1], len(mixture.weights)).T
+        blocks = self.log_terms(mixture, chosen), values.split(block), weight.split(block)
+        for terms, value, mass in zip(*blocks, strict=True):
+            share, size, most = _shares(terms)
+            total += (size.log() + most).to(mass) @ mass
+            sums.addmm_(share.mul_(mass.to(size) / size), value)
+        mass = weight.sum()
+        return float(total / mass), sums.to(self.Z) * (self.weight.sum() / mass)
+
+    def moments(self, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Counts (k,), means (k, d) and scatters (k, d, d) from sums of the values."""
+        d = self.Z.shape[1]
+        count = sums[:, 0]
+        mean = sums[:, 1 : d + 1] / count.clamp(min=torch.finfo(sums.dtype).tiny)[:, None]
+        second = sums.new_zeros(len(sums), d, d)
+        second[:, self.rows, self.columns] = second[:, self.columns, self.rows] = sums[:, d + 1 :]
+        return count, mean, second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
+
+    def sums_of_mixture(self, mixture: GaussianMeasure) -> Tensor:
+        """Sums of the values that the moments of a mixture stand for."""
+        second = mixture.covariances + mixture.means[:, :, None] * mixture.means[:, None, :]
+        parts = [torch.ones_like(mixture.means[:, :1]), mixture.means]
+        values = torch.cat([*parts, second[:, self.rows, self.columns]], dim=1)
+        return values * (mixture.weights * self.weight.sum())[:, None]
+
+    def sums_of_labels(self, labels: Tensor, k: int) -> Tensor:
+        """Weighted sums of the values over the rows of each label."""
+        values = self.values.to(self.Z) * self.weight[:, None]
+        return values.new_zeros(k, values.shape[1]).index_add_(0, labels, values)
 
 
-def within_scale(measure: GaussianMeasure) -> Tensor:
-    """Standard deviation of each column within a component, of shape (d,)."""
-    return (measure.weights @ measure.covariances.diagonal(dim1=1, dim2=2)).sqrt()
+def _block(mixture: GaussianMeasure) -> int:
+    """Rows whose terms stay in cache."""
+    return max(64, BLOCK // len(mixture.weights))
+
+
+def _shares(terms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Exponentials of terms (K, m) over the largest, in place; their sums; the largest."""
+    most = terms.amax(0)
+    share = terms.sub_(most).clamp_(min=LOG_NOTHING).exp_()
+    return share, share.sum(0), most
+
+
+def fit_mixture(
+    rows: Monomials,
+    n_components: int,
+    generator: Generator,
+    *,
+    prior: Prior,
+    start: GaussianMeasure | None = None,
+    max_iter: int = MAX_ITER,
+    deadline: float = math.inf,
+) -> GaussianMeasure:
+    """Mixture of Gaussians of standardized rows by expectation–maximization.
+
+    It begins at `start`, by default with :func:`start_mixture`, and ends after the deadline on the
+    clock of :func:`time.monotonic`.
+    """
+    state = start
+    if state is None or len(state.weights) != n_components:
+        state = start_mixture(rows, n_components, generator, prior=prior, deadline=deadline)
+    if n_components == 1:
+        return _improved(rows, state, prior)[1]
+    step = partial(_improved, rows, prior=prior)
+    return iterated(step, state, max_iter, deadline, extrapolated)
+
+
+State = TypeVar("State")
+
+
+def iterated(
+    improved: Callable[[State], tuple[float, State]],
+    state: State,
+    max_iter: int,
+    deadline: float = math.inf,
+    extrapolated: Callable[[State, State, State], State] | None = None,
+) -> State:
+    """State after iterations; each two of them may say how far to go on.
+
+    This is SQUAREM (Varadhan and Roland, 2008): where components overlap, plain iterations gain
+    little for hundreds of times. A step that is too long is taken back.
+    """
+    safe, last = state, -math.inf
+    for _ in range(max_iter // 2):
+        value, first = improved(state)
+        if not value >= last:
+            state = safe
+            first = improved(state)[1]
+        value, second = improved(first)
+        gain, safe, last = value - last, second, value
+        if gain < TOLERANCE or time.monotonic() >= deadline:
+            break
+        state = second if extrapolated is None else extrapolated(state, first, second)
+    return safe
+
+
+def coarse_dtype(Z: Tensor) -> torch.dtype:
+    """Precision of early iterations: float32, unless squares of far rows need more."""
+    return torch.float32 if Z.abs().max() < FAR else torch.float64
+
+
+def start_mixture(
+    rows: Monomials,
+    n_components: int,
+    generator: Generator,
+    *,
+    prior: Prior,
+    smaller: GaussianMeasure | None = None,
+    deadline: float = math.inf,
+) -> GaussianMeasure:
+    """Mixture after a few passes over mini-batches, from clusters of k-means.
+
+    Of clusters and of a `smaller` mixture of half the size, each of whose components is split in
+    two, the start that is more likely after one pass goes on.
+    """
+    if n_components == 1:
+        return _improved(rows, _clusters(rows, 1, generator), prior)[1]
+    order = torch.randperm(len(rows.Z), generator=generator)
+    coarse = coarse_dtype(rows.Z)
+    single = Monomials(rows.Z[order], rows.weight[order], coarse)
+    starts = [_clusters(rows, n_components, generator)]
+    if smaller is not None and 2 * len(smaller.weights) == n_components:
+        starts.append(_halved(smaller))
+    prior = replace(prior, ridge=max(prior.ridge, SINGLE_RIDGE))
+    states = [_passed(single, start, prior) for start in starts]
+    state = max(states, key=lambda state: single.expectation(state, slice(JUDGED_ROWS))[0])
+    for _ in range(PASSES - 1):
+        if time.monotonic() >= deadline:
+            break
+        state = _passed(single, state, prior)
+    return state
+
+
+def average(mixtures: Sequence[GaussianMeasure]) -> GaussianMeasure:
+    """Mixture of mixtures, all of the same weight; it overfits less than each of them."""
+    if len(mixtures) == 1:
+        return mixtures[0]
+    return GaussianMeasure(
+        torch.cat([mixture.weights for mixture in mixtures]) / len(mixtures),
+        torch.cat([mixture.means for mixture in mixtures]),
+        torch.cat([mixture.covariances for mixture in mixtures]),
+    )
+
+
+def members(mixture: GaussianMeasure, n: int) -> list[GaussianMeasure]:
+    """The n mixtures of an average."""
+    parts = mixture.weights * n, mixture.means, mixture.covariances
+    return [GaussianMeasure(*each) for each in zip(*(p.chunk(n) for p in parts), strict=True)]
+
+
+def _passed(rows: Monomials, state: GaussianMeasure, prior: Prior) -> GaussianMeasure:
+    """Mixture after one pass over mini-batches of rows in random order.
+
+    The t-th batch has the share (t + 2)^(−1/2) of the sums.
+    """
+    n, d = rows.Z.shape
+    n_batches = min(MAX_BATCHES, n // (BATCH_ROWS * len(state.weights) * (d + 2)))
+    if n_batches < 2:
+        return _improved(rows, state, prior)[1]
+    sums, size = rows.sums_of_mixture(state), -(-n // n_batches)
+    for t in range(n_batches):
+        batch = slice(t * size, (t + 1) * size)
+        sums = sums.lerp(rows.expectation(state, batch)[1], (t + 2) ** -0.5)
+        state = _maximized(rows, sums, state, prior)
+    return state
+
+
+def _improved(
+    rows: Monomials, state: GaussianMeasure, prior: Prior
+) -> tuple[float, GaussianMeasure]:
+    """Mean log-density of a mixture, and the mixture after one iteration."""
+    value, sums = rows.expectation(state)
+    return value, _maximized(rows, sums, state, prior)
+
+
+def _maximized(
+    rows: Monomials, sums: Tensor, state: GaussianMeasure, prior: Prior
+) -> GaussianMeasure:
+    """Mixture that is most likely given the sums over the rows of each component."""
+    count, mean, scatter = rows.moments(sums)
+    count = count.clamp(min=1e-9 * float(rows.weight.sum()))
+    return prior.components(count, mean, scatter, state)
+
+
+def extrapolated(*states: GaussianMeasure) -> GaussianMeasure:
+    """Mixture further along the way of three iterations, in logarithms of weights and scales."""
+    d = states[0].means.shape[1]
+    start, first, second = (
+        torch.cat([m.weights.log()[:, None], m.means, _log_root(m.cholesky).flatten(1)], dim=1)
+        for m in states
+    )
+    step, bend = first - start, second - 2 * first + start
+    length = max(1.0, float(step.norm() / bend.norm()))
+    x = start + 2 * length * step + length**2 * bend
+    root = x[:, d + 1 :].reshape(-1, d, d)
+    root = root.tril(-1) + root.diagonal(dim1=1, dim2=2).exp().diag_embed()
+    covariance = root @ root.mT
+    if not x.isfinite().all() or torch.linalg.cholesky_ex(covariance).info.any():
+        return states[-1]
+    return GaussianMeasure(x[:, 0].softmax(0), x[:, 1 : d + 1], covariance)
+
+
+def _log_root(cholesky: Tensor) -> Tensor:
+    """Cholesky factors with the logarithms of their diagonals."""
+    return cholesky.tril(-1) + cholesky.diagonal(dim1=1, dim2=2).log().diag_embed()
+
+
+def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
+    """Mixture each of whose components is split in two along its longest axis."""
+    lam, U = torch.linalg.eigh(mixture.covariances)
+    shift = U[:, :, -1] * (lam[:, -1:] / 2).sqrt()
+    narrow = mixture.covariances - 0.98 * shift[:, :, None] * shift[:, None, :]
+    means = [mixture.means - shift, mixture.means + shift]
+    return GaussianMeasure(mixture.weights.repeat(2) / 2, torch.cat(means), narrow.repeat(2, 1, 1))
+
+
+def cluster(where: Tensor, weight: Tensor, k: int, seed: int) -> Tensor:
+    """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
+    if k == 1:
+        return torch.zeros(len(where), dtype=torch.int64)
+    model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
+    found = model.fit(where.numpy(), sample_weight=weight.numpy()).labels_
+    return torch.as_tensor(found).long()
+
+
+def draw_seed(generator: Generator) -> int:
+    """Seed of a random number generator of NumPy."""
+    return int(torch.randint(2**31 - 1, (), generator=generator))
+
+
+def _clusters(rows: Monomials, k: int, generator: Generator) -> GaussianMeasure:
+    """Gaussians of the clusters of some rows, each with one more row of small variance."""
+    seed = draw_seed(generator)
+    some = torch.randperm(len(rows.Z), generator=generator)[: max(CLUSTER_ROWS, 20 * k)]
+    Z, weight = rows.Z[some], rows.weight[some]
+    labels = cluster(Z, weight, k, seed)
+    part = Monomials(Z, weight)
+    count, mean, _ = part.moments(part.sums_of_labels(labels, k))
+    centered = Monomials(Z - mean[labels], weight)  # far clusters keep their digits
+    scatter = centered.moments(centered.sums_of_labels(labels, k))[2]
+    size, eye = count + weight.mean(), torch.eye(mean.shape[1], dtype=mean.dtype)
+    covariance = (scatter + SCATTER * weight.mean() * eye) / size[:, None, None]
+    return GaussianMeasure(size / size.sum(), mean, covariance)

@@ -1,7 +1,6 @@
 """Selection for classifiers: projection, bandwidth, and how density matrices are read."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
@@ -11,13 +10,14 @@ from torch import Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure
+from qaffde.parameters import ComputeConfig
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.columns import Maps
-from qaffde.selection.plan import CLASSIFIER, Choice, ModelSpec, fixed
+from qaffde.selection.plan import CLASSIFIER, ModelSpec
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import Search, Split
+from qaffde.selection.search import Choice, Search, Split, fixed
 from qaffde.selection.selector import METHODS, Frame, Method
-from qaffde.selection.summary import Moments, Summary, moved_nearer
+from qaffde.selection.summary import Moments, Names, Summary, moved_nearer
 from qaffde.training.classes import (
     ROUGH,
     ClassReader,
@@ -46,16 +46,6 @@ LONG_REACH = 5.0
 def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
     """Summary of labeled rows, a block at a time: no second copy of them is made.
 
-    Parameters
-    ----------
-    rows : LabeledRows
-    seed : int
-        Of the sample.
-
-    Returns
-    -------
-    Summary
-
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -83,12 +73,8 @@ def of_codes(
     spread, q = (policy or DEFAULT_POLICY).class_code_spread, codes.shape[1]
     summary = Summary.of(codes, torch.ones(len(codes), dtype=torch.float64), 0)
     zero, one = torch.zeros(q, dtype=torch.float64), torch.ones(q, dtype=torch.float64)
-    law = replace(
-        summary.moments,
-        ends=torch.stack([-one, one]),
-        mean=zero,
-        covariance=spread**2 * one.diag(),
-    )
+    ends, covariance = torch.stack([-one, one]), spread**2 * one.diag()
+    law = replace(summary.moments, ends=ends, mean=zero, covariance=covariance)
     h = spread * math.sqrt(q) if isinstance(spec.bandwidth, str) else spec.bandwidth
     return replace(summary, moments=law), replace(spec, bandwidth=h, n_components=None)
 
@@ -99,25 +85,24 @@ class Classes(Method):
     usual_tolerance = 1e-7
     rules = ("auto",)
 
-    @property
-    def is_trained(self) -> bool:
-        """Whether density matrices are trained, and not read."""
-        return self.spec.measurement == "gradient"
-
-    @property
-    def search_policy(self) -> SelectionPolicy:
-        """The policy with rows for few features, and rows for all of them."""
-        policy, D = self.policy, self.spec.n_features
-        most = policy.many_features if isinstance(D, str) else int(D)
+    def __init__(
+        self, spec: ModelSpec, policy: SelectionPolicy, compute: ComputeConfig, seed: int
+    ) -> None:
+        super().__init__(spec, policy, compute, seed)
+        self.is_trained = spec.measurement == "gradient"  # density matrices are not read
+        self.judges_rows = spec.measurement == "generative"
+        most = policy.many_features if isinstance(spec.n_features, str) else int(spec.n_features)
         few, least = min(most, policy.class_features), policy.class_rows
-        return replace(
+        self.policy = replace(
             policy,
             rough_rows=max(least, policy.class_rows_per_feature * few),
             fine_rows=max(least, policy.class_rows_per_feature * most),
             mixture_ridge=policy.class_measure_ridge,
         )
+        self.epsilon = fixed(policy.background) or policy.class_background
+        self._readers: dict[tuple[str, Split], tuple[Tensor, Tensor, ClassReader]] = {}
 
-    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> Frame:
+    def frame(self, summary: Summary, maps: Maps | None, names: Names) -> Frame:
         """Centered and scaled columns, or principal components."""
         return principal_frame(summary, self.spec.n_components, self.policy)
 
@@ -191,16 +176,12 @@ class Classes(Method):
         """Held-out log-probabilities of classes, or log-densities of rows."""
         phi, log_prior, reader = self._reader(measure, choice, split)
         factor = reader.factor(str(choice.measurement), choice.ridge or 0.0, choice.rank)
-        table = log_defended(QF.born_rule(phi, factor), self._epsilon)
-        if self.spec.measurement == "generative":
+        table = log_defended(QF.born_rule(phi, factor), self.epsilon)
+        if self.judges_rows:
             table = table + measure.log_density(split.valid)[:, None]
         else:
             table = (table + log_prior).log_softmax(1)
         return of_class(table, split.valid_labels)
-
-    @cached_property
-    def _readers(self) -> dict[tuple[str, Split], tuple[Tensor, Tensor, ClassReader]]:
-        return {}
 
     def _reader(
         self, measure: BaseMeasure, choice: Choice, split: Split
@@ -215,8 +196,7 @@ class Classes(Method):
                 del known[other]
             n_classes = 1 + int(max(split.train_labels.max(), split.valid_labels.max()))
             rows = LabeledRows(split.train, split.train_labels, split.train_weight, n_classes)
-            ends = torch.stack([split.train.amin(0), split.train.amax(0)])
-            features = self.draw_features(choice, measure, ends, None, self.generator())
+            features = self.draw_features(choice, measure, split.ends, None, self.generator())
             most = max(rank for _, _, ranks in self._readings for rank in ranks)
             sums, G = ClassSums.of(features, rows), measure.gram(features)
             known[same, split] = (
@@ -228,42 +208,20 @@ class Classes(Method):
 
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
         """The candidate chosen or, for gradient training, its bandwidth."""
+        choice = replace(chosen, n_features=0)
         if not self.is_trained:
-            return replace(chosen, n_features=0)
+            return choice
         policy, rank = self.policy, self.spec.rank
         return replace(
-            chosen,
-            n_features=0,
-            measurement=self.spec.measurement,
+            choice,
+            measurement="gradient",
             rank=policy.class_gradient_rank if isinstance(rank, str) else rank,
             ridge=fixed(policy.class_ridge) or policy.class_gradient_ridge,
         )
 
-    def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
-        """Bandwidth of the frequencies."""
-        return choice.bandwidth
-
-    def measurement(self, choice: Choice) -> str:
-        """How density matrices are read, or "gradient"."""
-        return str(choice.measurement)
-
-    def rank(self, choice: Choice) -> int | float | str:
-        """Rank of the candidate."""
-        return choice.rank
-
-    @property
-    def _epsilon(self) -> float:
-        return fixed(self.policy.background) or self.policy.class_background
-
     def background(self, choice: Choice, frame: Frame) -> float:
         """Weight of the base measure in every class."""
-        return self._epsilon
-
-    def log_units(self, frame: Frame, search: Search, rows: int) -> float:
-        """Nothing, where classes are judged and not rows."""
-        if self.spec.measurement != "generative":
-            return 0.0
-        return float(frame.scale.log().sum())
+        return self.epsilon
 
 
 METHODS[CLASSIFIER] = Classes
@@ -302,12 +260,8 @@ def principal_frame(
     scale = _safe_root(usual.expand(most), location.abs().amax()[None])
     y = summary.standardized(location, scale[0].expand(d))
     rows = y.rows @ axes
-    along = replace(
-        y.moments,
-        ends=torch.stack([rows.amin(0), rows.amax(0)]),
-        mean=y.moments.mean @ axes,
-        covariance=axes.T @ y.moments.covariance @ axes,
-    )
+    ends, inside = torch.stack([rows.amin(0), rows.amax(0)]), axes.T @ y.moments.covariance @ axes
+    along = replace(y.moments, ends=ends, mean=y.moments.mean @ axes, covariance=inside)
     z = replace(y, rows=rows, moments=along)
     return Frame(None, location, scale, z, axes=axes, noise=noise)
 

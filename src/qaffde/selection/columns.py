@@ -19,6 +19,7 @@ from torch import Tensor
 
 from qaffde.nn import RealColumn
 from qaffde.nn.maps import MapTable
+from qaffde.parameters import holds_numbers
 from qaffde.schema import has_atom
 from qaffde.selection.base_measure import n_distinct
 from qaffde.selection.plan import ModelSpec
@@ -57,31 +58,21 @@ def learned_maps(
     show_zero: bool,
     skip_normal: bool = False,
 ) -> Maps:
-    """Maps of columns to their normal scores.
+    """Maps of columns to their normal scores, through few quantiles or many.
 
-    A map may go through few quantiles or many: the likelihood of the column's own values decides,
-    less one over n for every knot (Akaike, 1974).
-
-    Parameters
-    ----------
-    summary : Summary
-    ends : Tensor of shape (2, d), optional
-        Known ends; NaN where there is none.
-    policy : SelectionPolicy
-    show_zero : bool
-        Whether zero is an end where the sample shows it: no value is negative, and values reach
-        zero in numbers.
-    skip_normal : bool, default=False
-        Whether a column without ends stays as it is where, by the same measure, a Gaussian fits
-        it as well, or where one value is common among many others: it has no density.
+    The likelihood of the column's own values decides, less one over n for every knot (Akaike,
+    1974). `ends` of shape (2, d) are known ends, NaN where there is none. With `show_zero`, zero
+    is an end where the sample shows it. With `skip_normal`, a column without ends stays as it is
+    where, by the same measure, a Gaussian fits it as well, or where one value is common among many
+    others: it has no density.
     """
-    count = effective_count(summary.weight)
-    n = n_quantiles(count, policy)
-    maps = []
-    for k in range(summary.rows.shape[1]):
-        (values, share), own = _sorted(summary, k), _own(ends, k)
-        if show_zero and bool(own.isnan()[0]) and shows_zero(values, share):
-            own = torch.stack([own.new_tensor(0.0), own[1]])
+    count, d = effective_count(summary.weight), summary.rows.shape[1]
+    n, maps = n_quantiles(count, policy), []
+    known = torch.full((2, d), torch.nan).double() if ends is None else ends.clone()
+    for k, own in enumerate(known.T):
+        values, share = _sorted(summary, k)
+        if show_zero and bool(own[0].isnan()) and shows_zero(values, share):
+            own[0] = 0.0
         best, worth = _best(values, share, own, n, count)
         is_free = bool(best.ends.isinf().all())
         is_normal = _gaussian_likelihood(values, share, count) > worth
@@ -133,8 +124,9 @@ def n_knots(maps: Maps) -> int:
     return sum(len(column.knots) for column in maps)
 
 
-def _own(ends: Tensor | None, column: int) -> Tensor:
-    return torch.full((2,), torch.nan).double() if ends is None else ends[:, column]
+def known_ends(ends: Tensor) -> Tensor:
+    """Ends that are infinite where there is none."""
+    return torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends)
 
 
 def _sorted(summary: Summary, column: int) -> tuple[Array, Array]:
@@ -148,10 +140,8 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
     """Map to normal scores through about n quantiles; the identity of a constant."""
     if len(values) < 3:
         return RealColumn()
-    outer = ends.numpy()
-    inside = (values > outer[0] if not np.isnan(outer[0]) else values == values) & (
-        values < outer[1] if not np.isnan(outer[1]) else values == values
-    )
+    lower, upper = known_ends(ends).tolist()
+    inside = (values > lower) & (values < upper)
     level = np.cumsum(share) - share / 2
     place = np.unique(np.searchsorted(level, _levels(n, len(values))).clip(0, len(values) - 1))
     place = place[inside[place]]
@@ -167,7 +157,7 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
         torch.from_numpy(scores),
         torch.from_numpy(slopes),
         torch.tensor(rates, dtype=torch.float64),
-        torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends),
+        known_ends(ends),
         _inset(values, ends),
     )
 
@@ -184,13 +174,8 @@ def _bounded(values: Array, share: Array, ends: Tensor) -> RealColumn:
         low, high = np.nanmax([lower, low - EDGE * span]), np.nanmin([upper, high + EDGE * span])
         low, high = 0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high
     knots = torch.tensor([low, high], dtype=torch.float64)
-    return RealColumn(
-        knots,
-        knots,
-        torch.ones_like(knots),
-        ends=torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends),
-        inset=_inset(values, ends),
-    )
+    slopes, inset = torch.ones_like(knots), _inset(values, ends)
+    return RealColumn(knots, knots, slopes, ends=known_ends(ends), inset=inset)
 
 
 def _width(values: Array) -> float:
@@ -245,14 +230,13 @@ def _rate(scores: Array, slopes: Array) -> float:
 
 def _inset(values: Array, ends: Tensor) -> Tensor:
     """Half the distance between an end and the next value inside; zero where there is no end."""
-    lower, upper = ends.tolist()
-    inset = torch.zeros(2, dtype=torch.float64)
+    lower, upper = known_ends(ends).tolist()
     least = 1e-9 * (_width(values) or 1.0)
-    if not np.isnan(lower):
-        inset[0] = max(least, (values[values > lower].min(initial=np.inf) - lower) / 2)
-    if not np.isnan(upper):
-        inset[1] = max(least, (upper - values[values < upper].max(initial=-np.inf)) / 2)
-    return torch.where(inset.isfinite(), inset, least)
+    first = values[values > lower].min(initial=np.inf) - lower
+    last = upper - values[values < upper].max(initial=-np.inf)
+    room = torch.tensor([first, last], dtype=torch.float64) / 2
+    inset = torch.where(room.isfinite(), room.clamp(min=least), least)
+    return torch.where(ends.isnan(), 0.0, inset)
 
 
 def shows_zero(values: Array, share: Array) -> bool:
@@ -299,15 +283,17 @@ def choose_maps(
     """Maps of the columns: those that were asked for, or the better ones of two.
 
     Columns as they are, but for known ends, are compared with normal scores by a mixture of each.
-    Maps are learned from rows that are held out too: every knot is a number that was fitted,
-    which makes held-out rows look better by 1/n nats (Akaike, 1974). Maps must win by some
-    standard errors; where they have an end that the rows show, it is enough not to lose by them.
+    Maps are learned from rows that are held out too: every knot makes held-out rows look better by
+    1/n nats (Akaike, 1974). Maps must win by some standard errors; where they have an end that the
+    rows show, it is enough not to lose by them.
     """
     d = summary.rows.shape[1]
     ends, known = spec.ends(d), spec.box_ends(d, policy)
     plain = None if ends is None or known is not None else bounded_maps(summary, ends)
     is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
-    if is_auto and (spec.has_bandwidth or n_distinct(summary.rows) < policy.mapped_rows):
+    if is_auto and (
+        holds_numbers(spec.bandwidth) or n_distinct(summary.rows) < policy.mapped_rows
+    ):
         return plain
     learned = learned_maps(summary, ends, policy, show_zero=show_zero, skip_normal=is_auto)
     if not n_knots(learned):

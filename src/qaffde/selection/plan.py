@@ -12,17 +12,14 @@ from qaffde import functional as QF
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
-    BornMixture,
     DefensiveDensity,
     Density,
-    FactoredMixture,
     FourierFeatures,
     GaussianMeasure,
     StandardizedDensity,
     TableColumn,
     TableDensity,
 )
-from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.columns import encode_columns
 from qaffde.nn.maps import MapTable
 from qaffde.parameters import (
@@ -38,9 +35,11 @@ from qaffde.parameters import (
 from qaffde.schema import Schema
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.report import plan_text
+from qaffde.selection.search import Trial
 from qaffde.selection.summary import Part
-from qaffde.selection.table_mixture import TableMixture, TableRows
-from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums, LabeledRows
+from qaffde.selection.table_mixture import TableMixture
+from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums
 from qaffde.training.closed_form import (
     SPECTRUM_WIDENING,
     Sums,
@@ -48,7 +47,6 @@ from qaffde.training.closed_form import (
     read_density,
 )
 
-Columns = tuple[TableColumn, ...] | None
 Fitted = StandardizedDensity | TableDensity
 CLASSIFIER = "classifier"
 METHODS = ("closed_form", "likelihood", CLASSIFIER)
@@ -56,8 +54,7 @@ CLASS_MEASUREMENTS = ("auto", "generative", *MEASUREMENTS, "gradient")
 BASE_MEASURES = ("auto", "box", "gaussian", "mixture", "kernel")
 TRANSFORMATIONS = ("auto", "normal")
 FEATURES = ("auto", *QF.FREQUENCIES, "adaptive")
-BLOCK = 8192
-"""Labeled rows that are put into units at once."""
+NOT_PLAIN = "the plan is one of real columns without gaps, but the table has kinds or gaps (NaN)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +101,10 @@ class ModelSpec:
         check_rank(self.rank)
         kinds = (kind for kind in FEATURES if not (classes and kind == "lattice"))
         check_choice("features", self.features, kinds)
-        check_base_measure(self.base_measure, BASE_MEASURES)
+        if isinstance(self.base_measure, Integral) and not isinstance(self.base_measure, bool):
+            check_count("base_measure", self.base_measure)
+        else:
+            check_choice("base_measure", self.base_measure, BASE_MEASURES)
         measurements = CLASS_MEASUREMENTS if classes else SPECTRUM_WIDENING
         check_choice("measurement", self.measurement, measurements)
         check_share("ridge", self.ridge, auto=True)
@@ -126,8 +126,7 @@ class ModelSpec:
     def check_mixture(self) -> None:
         """Reject what a table with kinds of columns or gaps cannot have."""
         for name in ("n_features", "bandwidth", "rank", "features"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value != "auto":
+            if not _is_auto(value := getattr(self, name)):
                 raise ValueError(
                     f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
                     f"Fourier features: its density is a mixture. Leave {name}='auto'"
@@ -142,15 +141,10 @@ class ModelSpec:
     @property
     def is_given(self) -> bool:
         """Whether the parameters alone determine the plan, without looking at any row."""
-        numbers = self.has_bandwidth and holds_numbers(self.bounds)
+        numbers = holds_numbers(self.bandwidth) and holds_numbers(self.bounds)
         open_choices = self.features == "adaptive" or self.transformation == "normal"
         boxed = self.base_measure in ("auto", "box")
         return numbers and boxed and not open_choices and self.method == "closed_form"
-
-    @property
-    def has_bandwidth(self) -> bool:
-        """Whether the bandwidth is given in numbers."""
-        return holds_numbers(self.bandwidth)
 
     def may_map(self, d: int, policy: SelectionPolicy) -> bool:
         """Whether d columns may have maps; if nothing is asked, only where no box is offered."""
@@ -168,9 +162,8 @@ class ModelSpec:
     @property
     def is_free(self) -> bool:
         """Whether features, bandwidth, rank and number of Gaussians are all left open."""
-        free = (self.n_features, self.bandwidth, self.features, self.rank)
-        is_auto = all(isinstance(value, str) and value == "auto" for value in free)
-        return is_auto and isinstance(self.base_measure, str)
+        free = self.n_features, self.bandwidth, self.features, self.rank
+        return all(map(_is_auto, free)) and isinstance(self.base_measure, str)
 
     def frequency_kind(self, d: int) -> str:
         """Kind of frequencies for d columns."""
@@ -197,17 +190,15 @@ class ModelSpec:
         """Base measures to compare, the simplest first; size 0 is a size still to be chosen.
 
         There are n distinct rows of d columns. `ends` of shape (2, d) are known ends of a box, in
-        the units of the plan. A box is not offered in many columns, where it would be nearly all
-        empty.
+        the units of the plan.
         """
-        few = n < policy.few_rows
+        few, kind = n < policy.few_rows, self.base_measure
+        if isinstance(kind, Integral):
+            return [BaseSpec("mixture", int(kind))]
         box = BaseSpec("box", bounds=ends, roomy=self.method == "likelihood")
-        if isinstance(self.base_measure, Integral):
-            return [BaseSpec("mixture", int(self.base_measure))]
         mixture = BaseSpec("mixture", 1 if few else 0)
-        if self.base_measure != "auto":
-            named = {"box": box, "mixture": mixture}
-            return [named.get(str(self.base_measure), BaseSpec(str(self.base_measure)))]
+        if kind != "auto":
+            return [{"box": box, "mixture": mixture}.get(str(kind), BaseSpec(str(kind)))]
         if ends is not None:
             return [box]
         if few:
@@ -219,80 +210,11 @@ class ModelSpec:
         return read_bounds(self.bounds, d)
 
 
-def check_base_measure(value: object, choices: tuple[str, ...]) -> None:
-    """Reject values other than a name or a number of Gaussians."""
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        check_count("base_measure", value)
-    else:
-        check_choice("base_measure", value, choices)
-
-
-def fixed(value: float | str) -> float | None:
-    """A number that is given, None for "auto"."""
-    return None if isinstance(value, str) else float(value)
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Candidate of a search: base measure, bandwidth (d,) in the units of the plan, and the rest.
-
-    The ridge is that of maximum likelihood, times the number of rows; of a classifier, the share
-    of the largest eigenvalue of ρ̄ that is added to all. A bare one leaves the base measure as it
-    is, with one constant feature. Measurement and rank are those of a classifier. 0 features leave
-    their number to the method.
-    """
-
-    base: BaseSpec
-    bandwidth: Tensor
-    ridge: float | None = None
-    bare: bool = False
-    measurement: str | None = None
-    rank: int | float = 1
-    n_features: int = 0
-
-    def __str__(self) -> str:
-        return self.describe(torch.ones_like(self.bandwidth))
-
-    def describe(self, scale: Tensor) -> str:
-        """Name with the bandwidth in the units of the data, whose scale has shape (d,)."""
-        if self.bare:
-            return f"{self.base} alone"
-        h = show_numbers(self.bandwidth * scale)
-        if self.measurement is not None:
-            ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}"
-            reading = f"{self.measurement}{ridge}, rank {self.rank}"
-            return f"bandwidth {h}, {reading}, {self.n_features} features"
-        ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
-        size = f", {self.n_features} features" if self.n_features else ""
-        return f"{self.base}, bandwidth {h}{ridge}{size}"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One candidate of a search.
-
-    Parameters
-    ----------
-    name : str
-    n_rows : int
-        Rows that it was fitted to and judged by.
-    log_likelihood : float
-        Mean over held-out rows, in the units of the data (of a classifier: minus the log-loss).
-    chosen : bool
-    """
-
-    name: str
-    n_rows: int
-    log_likelihood: float
-    chosen: bool = False
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """Units, base measure, features, and how the density is read from them; immutable.
 
-    Fits with the same plan can be added (:meth:`matches`). ``print(plan)`` shows the choices and
-    the candidates that were compared.
+    Fits with the same plan can be added. ``print(plan)`` shows choices and candidates.
 
     Parameters
     ----------
@@ -304,8 +226,8 @@ class Plan:
     base : str
         Description of the base measure.
     measure : BaseMeasure, or TableMixture of a table with kinds of columns or gaps
-        Of z. A table has no Fourier features but the constant one: its density is the mixture
-        after one more iteration of expectation–maximization over all rows of a fit.
+        Of z. A table has the constant feature only: its density is the mixture after one more
+        iteration of expectation–maximization over all rows of a fit.
     features : FourierFeatures
         Of z.
     reach : Tensor of shape (2, q)
@@ -316,12 +238,11 @@ class Plan:
         its measurement, or "gradient".
     rank : int, float or "auto"
     ridge : float
-        Of maximum likelihood: the share of the largest eigenvalue of G that is added to all. Of
-        the closed form of a classifier: that of ρ̄, the mean density matrix of the classes. Of a
-        table: the variance that is added to every line of a component.
+        Of maximum likelihood, a share of the largest eigenvalue of G; of the closed form of a
+        classifier, one of ρ̄, the mean density matrix; of a table, a variance of every line.
     min_trace, background, background_spread, tolerance
-        As in :class:`SelectionPolicy`, with no "auto" left in `tolerance`. There is no background
-        where all ends of a box are known: beyond them is nothing.
+        As in :class:`SelectionPolicy`, without "auto" in `tolerance`. There is no background where
+        all ends of a box are known: beyond them is nothing.
     n_rows : int
         Rows that it was selected on.
     trials : tuple of Trial
@@ -379,74 +300,58 @@ class Plan:
         Rows beyond the reach are an error, since the density could not show them where they are,
         and so are rows whose phases overflow. Messages call rows by `number`, from 0 by default.
         """
+        number = range(len(X)) if number is None else number
         x = self._encoded(X, number)
         if isinstance(self.measure, TableMixture):
-            lines = [k for k, part in enumerate(self.measure.parts) if part.is_line]
-            x[:, lines] = (x[:, lines] - self.location) / self.scale
-            far = (x[:, lines].abs() > MAX_BANDWIDTH).any(1).nonzero()[:, 0]
-            if len(far):
-                row = int(far[0])
+            z = self.measure.standardized(x, self.location, self.scale)
+            for row in (z.abs() > MAX_BANDWIDTH).any(1).nonzero()[:1, 0].tolist():
                 raise ValueError(
-                    f"row {row if number is None else number[row]}, {X[row].tolist()}, is so far "
-                    "from all others that squares overflow; leave it out"
+                    f"row {number[row]}, {X[row].tolist()}, is so far from all others that "
+                    "squares overflow; leave it out"
                 )
-            return x
-        centered = x - self.location
-        Z = centered / (self.scale if self.axes is None else self.scale[0])
+            return z
+        Z = (x - self.location) / (self.scale if self.axes is None else self.scale[0])
         Z = Z if self.axes is None else Z @ self.axes
         reach = self.reach.clamp(-MAX_BANDWIDTH, MAX_BANDWIDTH)
         outside = ~((Z >= reach[0]) & (Z <= reach[1])).all(1)
-        if outside.any():
-            self._refuse(X, outside, number, reach)
-        return Z
-
-    def _refuse(
-        self, X: Tensor, outside: Tensor, number: Sequence[int] | None, reach: Tensor
-    ) -> None:
-        """Say which rows lie outside the ends of the plan, or have gaps."""
+        if not outside.any():
+            return Z
         row = int(outside.nonzero()[0, 0])
         if X[outside].isnan().any():
-            raise ValueError(
-                f"{NOT_PLAIN}, first in row {row if number is None else number[row]}; fit without "
-                "plan"
-            )
+            raise ValueError(f"{NOT_PLAIN}, first in row {number[row]}; fit without plan")
         ends = self.location + self.scale * reach
-        lower, upper = (
-            ends if self.columns is None else MapTable.of(self.columns).inverse(ends)
-        ).tolist()
+        ends = ends if self.columns is None else MapTable.of(self.columns).inverse(ends)
         raise ValueError(
-            f"{int(outside.sum())} rows lie outside the ends of the plan, {lower} to "
-            f"{upper}; the first is row {row if number is None else number[row]}: "
-            f"{X[row].tolist()}. Drop them, give ends that hold all rows to come, "
-            "columns=Real(lower, upper), or begin with partial_fit and base_measure='auto' or "
-            "'mixture', which have no ends"
+            f"{int(outside.sum())} rows lie outside the ends of the plan, {ends[0].tolist()} to "
+            f"{ends[1].tolist()}; the first is row {number[row]}: {X[row].tolist()}. Drop them, "
+            "give ends that hold all rows to come, columns=Real(lower, upper), or begin with "
+            "partial_fit and base_measure='auto' or 'mixture', which have no ends"
         )
 
-    def _encoded(self, X: Tensor, number: Sequence[int] | None) -> Tensor:
+    def _encoded(self, X: Tensor, number: Sequence[int]) -> Tensor:
         """Parts of rows; those with impossible values are refused."""
         if self.columns is None:
             return X
         parts, log_slope = encode_columns(self.columns, X)
-        impossible = (log_slope == -torch.inf).nonzero()[:, 0]
-        if len(impossible):
-            row = int(impossible[0])
+        impossible = (log_slope == -torch.inf).nonzero()[:, 0].tolist()
+        if impossible:
+            row = impossible[0]
             raise ValueError(
                 f"{len(impossible)} rows have values that the plan holds for impossible; the "
-                f"first is row {row if number is None else number[row]}: {X[row].tolist()}. Drop "
-                "them, or give wider ends, or transformation=None, or fit without this plan"
+                f"first is row {number[row]}: {X[row].tolist()}. Drop them, or give wider ends, "
+                "or transformation=None, or fit without this plan"
             )
         return parts
 
     def matches(self, other: "Plan") -> bool:
         """Whether sums on both plans may be added: units, base measure and features agree."""
+        names = "base_measure", "measurement"
+        units = "location", "scale", "bandwidth"
         return (
-            _same_columns(self.columns, other.columns)
-            and (self.base_measure, self.measurement) == (other.base_measure, other.measurement)
-            and torch.equal(self.location, other.location)
-            and torch.equal(self.scale, other.scale)
-            and torch.equal(self.bandwidth, other.bandwidth)
-            and _same_state(_module(self.measure), _module(other.measure))
-            and _same_state(self.features, other.features)
+            all(getattr(self, name) == getattr(other, name) for name in names)
+            and all(torch.equal(getattr(self, unit), getattr(other, unit)) for unit in units)
+            and _same_modules(self.columns, other.columns)
+            and _same_modules([self.features, *_parts(self)], [other.features, *_parts(other)])
         )
 
     def sums(self, compute: ComputeConfig, part: Part) -> Sums:
@@ -456,45 +361,22 @@ class Plan:
         """
         rows, weight, number = part
         Z, mixture = self.standardize(rows, number), self.measure
-        if not isinstance(mixture, TableMixture):
-            return Sums.of(self.features, Z, weight, compute)
-        blocks = zip(Z.split(BLOCK), weight.split(BLOCK), strict=True)
-        tables = (TableRows(z, w, mixture.parts) for z, w in blocks)
-        found = [mixture.statistics(rows, mixture.shares(rows)[0]) for rows in tables]
-        statistics = torch.stack(found).sum(0).flatten()
-        return Sums(statistics, float(weight.sum()), effective_count(weight))
-
-    def class_sums(self, rows: LabeledRows) -> ClassSums:
-        """Sufficient statistics of labeled rows, for a closed form."""
-        return ClassSums.of(self.features, self.projected(rows))
-
-    def projected(self, rows: LabeledRows) -> LabeledRows:
-        """Labeled rows in the units of the plan, without a second copy in double precision.
-
-        All values beyond some size are as far: the cosine of infinity is not a number.
-        """
-        far = torch.finfo(torch.float64).max ** 0.25
-        blocks = (self.standardize(x.double()) for x in rows.X.split(BLOCK))
-        return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
+        if isinstance(mixture, TableMixture):
+            statistics = mixture.total_statistics(Z, weight).flatten()
+            return Sums(statistics, float(weight.sum()), effective_count(weight))
+        return Sums.of(self.features, Z, weight, compute)
 
     def read(self, sums: Sums | ClassSums) -> Fitted:
         """Density, or those of classes, that a closed form reads from its sums."""
-        if isinstance(self.measure, TableMixture):
-            assert isinstance(sums, Sums)
-            return self._mixed(self.measure, sums)
         if isinstance(sums, ClassSums):
-            reader = ClassReader(sums, self.measure.gram(self.features), self.tolerance)
+            reader = ClassReader(sums, self.base_law.gram(self.features), self.tolerance)
             factor = reader.factor(self.measurement, self.ridge, self.rank)
-            return self.complete(BornDensity(self.features, factor, self.measure))
-        born = read_density(
-            self.measurement,
-            self.features,
-            sums.rho / sums.weight,
-            self.measure,
-            rank=self.rank,
-            min_trace=self.min_trace,
-            tolerance=self.tolerance,
-        )
+            return self.complete(BornDensity(self.features, factor, self.base_law))
+        if isinstance(self.measure, TableMixture):
+            return self._mixed(self.measure, sums)
+        how, rho = self.measurement, sums.rho / sums.weight
+        options = {"min_trace": self.min_trace, "tolerance": self.tolerance}
+        born = read_density(how, self.features, rho, self.measure, rank=self.rank, **options)
         return self.complete(born, sums.count)
 
     def _mixed(self, mixture: TableMixture, sums: Sums) -> Fitted:
@@ -506,12 +388,7 @@ class Plan:
             return self.complete(BornDensity(self.features, one, mixture.gaussians()), sums.count)
         epsilon = background_weight(self.background, sums.count)
         mixture = mixture.with_background(epsilon, self.background_spread)
-        level, lines, c = mixture.weights.log(), None, len(self.location)
-        if c:
-            terms = born_terms(constant_form(c), None, mixture.gaussians())
-            lines = BornMixture(term.affine(self.location, self.scale) for term in terms)
-            level = torch.zeros_like(level)
-        inner = FactoredMixture(mixture.parts, level, lines, mixture.factors)
+        inner = mixture.density(self.location, self.scale)
         return TableDensity(inner, self.columns or ()).requires_grad_(False).eval()
 
     def complete(self, born: Density, count: float = 1.0) -> Fitted:
@@ -535,71 +412,16 @@ class Plan:
             return DefensiveDensity(born, float(self.background), *background)
         if self.base_measure == "kernel" or self.background == 0:
             return born
-        zero = torch.zeros(self.n_dims, dtype=torch.float64)
-        covariance = self.background_spread**2 * torch.eye(self.n_dims, dtype=torch.float64)
-        return DefensiveDensity(born, background_weight(self.background, count), zero, covariance)
+        one = torch.ones(self.n_dims, dtype=torch.float64)
+        broad = 0 * one, self.background_spread**2 * one.diag()
+        return DefensiveDensity(born, background_weight(self.background, count), *broad)
 
     def __repr__(self) -> str:
         n = self.features.n_features
         return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
 
     def __str__(self) -> str:
-        method = "table" if self.schema else self.method.replace("_", " ")
-        lines = [
-            f"Plan ({method}, selected on {self.n_rows:,} rows)",
-            f"  base measure  {self.base}",
-        ]
-        if self.schema is None:
-            lines += [
-                f"  bandwidth     {show_numbers(self.bandwidth * self.scale)}",
-                f"  features      {self.features.n_features}",
-                f"  rank          {self.rank}",
-            ]
-        else:
-            lines += [f"  {line}" for line in str(self.schema).splitlines()]
-        names = range(self.n_dims) if self.schema is None else self.schema.names
-        for name, column in zip(names, self.columns or (), strict=bool(self.columns)):
-            if len(column.breaks()):
-                lines.append(f"  column {name!s:<6} {column}")
-        if self.axes is not None:
-            lines.append(f"  components    {len(self.scale)} of {self.n_dims} columns")
-        if self.method != "likelihood" and not self.schema:
-            lines.append(f"  measurement   {self.measurement}")
-        if self.method != "closed_form" and not self.schema:
-            lines.append(f"  ridge         {self.ridge:.4g}")
-        if self.trials:
-            width = max(len(trial.name) for trial in self.trials)
-            lines.append(f"  {'tried':{width}}     rows  held-out log-likelihood")
-            lines += [
-                f"  {trial.name:{width}}  {trial.n_rows:7,}  {trial.log_likelihood:.5f}"
-                + ("  chosen" if trial.chosen else "")
-                for trial in self.trials
-            ]
-        return "\n".join(lines)
-
-
-def show_numbers(values: Tensor) -> str:
-    """Numbers of shape (d,) in one line; a number that all columns share stands once."""
-    shown = [f"{number:.4g}" for number in values]
-    return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
-
-
-def check_plan(plan: object, method: str, d: int, schema: Schema | None = None) -> Plan:
-    """The plan, if it is one of this method for rows of d columns with these kinds."""
-    if not isinstance(plan, Plan):
-        raise ValueError(
-            f"plan={plan!r} must be a Plan: the plan_ of a fit, or what select returns"
-        )
-    if plan.method != method:
-        raise ValueError(f"the plan is one of {plan.method}; this estimator needs {method}")
-    if plan.n_dims != d:
-        raise ValueError(f"the plan is one of {plan.n_dims} columns, but X has {d}")
-    if plan.schema is None and schema is not None and not schema.is_real:
-        raise ValueError(f"{NOT_PLAIN}; fit without plan")
-    return plan
-
-
-NOT_PLAIN = "the plan is one of real columns without gaps, but the table has kinds or gaps (NaN)"
+        return plan_text(self)
 
 
 def background_weight(background: float | str, count: float) -> float:
@@ -607,21 +429,22 @@ def background_weight(background: float | str, count: float) -> float:
     return 1 / (count + 1) if background == "auto" else float(background)
 
 
-def _same_columns(first: Columns, second: Columns) -> bool:
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _parts(plan: Plan) -> list[nn.Module]:
+    measure = plan.measure
+    return [measure] if isinstance(measure, BaseMeasure) else measure.modules()
+
+
+def _same_modules(first: Sequence[nn.Module] | None, second: Sequence[nn.Module] | None) -> bool:
+    """Whether modules are of the same kinds with the same numbers."""
     if first is None or second is None:
         return first is second
-    same = [*map(str, first)] == [*map(str, second)]
-    return same and _same_state(nn.ModuleList(first), nn.ModuleList(second))
-
-
-def _module(measure: BaseMeasure | TableMixture) -> nn.Module:
-    if isinstance(measure, BaseMeasure):
-        return measure
-    return nn.ModuleList([*measure.factors, measure.gaussians()])
-
-
-def _same_state(first: nn.Module, second: nn.Module) -> bool:
-    states = first.state_dict(), second.state_dict()
-    return states[0].keys() == states[1].keys() and all(
-        torch.equal(value, states[1][name]) for name, value in states[0].items()
+    states = nn.ModuleList(first).state_dict(), nn.ModuleList(second).state_dict()
+    return (
+        [*map(str, first)] == [*map(str, second)]
+        and states[0].keys() == states[1].keys()
+        and all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     )

@@ -9,12 +9,9 @@ from qaffde.parameters import check_count, check_positive, check_share
 class SelectionPolicy:
     r"""Constants of the search for base measure, bandwidth, rank and ridge.
 
-    Nothing here depends on the units of the data. Numbers of rows and features, steps and gains
-    were set looking at the true densities of the planar sets (seed 7, 20 000 rows) and of random
-    mixtures of three, five and ten columns (seed 7), the others earlier, at seed 0 of the planar
-    sets. `box_reach`, `box_start`, and `max_steps` were set on
-    draws of seed 900 (100 000 rows of the planar sets, 40 000 of random mixtures). No benchmark of
-    each constant alone is on record.
+    None depends on the units of the data. Most were set looking at the true densities of planar
+    sets and of random mixtures of three, five and ten columns; no benchmark of each alone is on
+    record.
 
     Parameters
     ----------
@@ -28,7 +25,6 @@ class SelectionPolicy:
     tolerance : float or "auto", default="auto"
         Eigenvalues of G below this share of the largest count as zero; "auto" is 1e-6 for closed
         forms and 1e-7 for maximum likelihood and classifiers.
-
     few_rows : int, default=10
         With fewer distinct rows nothing is held out: one Gaussian and Silverman's bandwidth.
     fold_rows, n_folds : int, default=1000, 4
@@ -36,9 +32,8 @@ class SelectionPolicy:
     valid_share : float, default=0.3
         Share of the rows that one hold-out split holds out.
     rough_rows, fine_rows : int, default=10_000, 40_000
-        Rows that candidates of maximum likelihood are first compared on; rows for its last
-        candidates, for mixtures, and for closed forms, whose cost hardly depends on them.
-
+        Rows that candidates of maximum likelihood and maps of columns are first compared on; rows
+        for last candidates, mixtures and closed forms, whose cost hardly depends on them.
     max_features, rough_features, many_features : int, default=500, 250, 1000
         Largest number of features in two columns; in other numbers of columns and for candidates
         of maximum likelihood; of classifiers, and of a closed form on a box of two columns.
@@ -50,7 +45,6 @@ class SelectionPolicy:
         Bandwidths between the data and their next image on a lattice.
     gaussian_reach : float, default=3.5
         Standard deviations that a lattice must tell apart on one Gaussian.
-
     max_box_columns : int, default=3
         Columns beyond which a box is not tried: it would be nearly all empty.
     room_rows : int, default=10
@@ -63,24 +57,25 @@ class SelectionPolicy:
         Mixtures that are averaged in many columns, at most, as long as they have no more
         components together than the largest of `mixture_sizes`.
     mixture_patience : int, default=2
-        Of a table of mixed columns: sizes in a row that are worse than a smaller one before no
-        larger one is tried.
+        Sizes in a row that are worse than a smaller one before no larger one is tried.
     mixture_ridge : float, default=1e-7
         Variance added to every column of a component.
+    mixture_shrinkage, shrinkage_step : float, default=1.0, 4.0
+        Rows for each column that the mean covariance is worth in every component, at first, and
+        the factor by which this moves. Set on Stamps, vertebral, yeast, Cardiotocography, landsat,
+        ALOI and breast_cancer, of which no row is reported.
+    component_rows : int, default=4
+        No mixture has more components than rows over this.
     max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 20, 4
         Rows that expectation–maximization sees; its iterations for the size that is chosen; those
         by which sizes are compared, and those that follow with all rows.
-
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.
-    closed_form_start, likelihood_start : float, default=0.5, 1.2
-        First bandwidth, in standard deviations within components of the mixture.
-    box_start : float, default=0.5
-        First bandwidth of a closed form on a box, in that on a mixture.
-    max_steps : int, default=5
-        Most steps of the bandwidth in one direction.
-    rough_step : float, default=2**0.5
-        Factor between neighboring bandwidths.
+    closed_form_start, likelihood_start, box_start : float, default=0.5, 1.2, 0.5
+        First bandwidth, in standard deviations within components of the mixture; that of a closed
+        form on a box, in that on a mixture.
+    max_steps, rough_step : int, float, default=5, 2**0.5
+        Most steps of the bandwidth in one direction, and factor between neighbors.
     rough_gain, closed_form_gain : float, default=3e-4, 1e-4
         Nats that a step must gain, for maximum likelihood and for closed forms.
     max_stretched_columns : int, default=3
@@ -93,14 +88,11 @@ class SelectionPolicy:
         Share of the time limit after which no new candidate is tried.
     rank, many_columns_rank : int, default=16, 64
         Of maximum likelihood up to `max_box_columns` columns and beyond.
-        On potential_3 more than 8 changed no likelihood.
     max_knots : int, default=128
         Even quantiles that the map of a column goes through, at most.
     mapped_rows, map_errors : int, float, default=200, 2.0
         Distinct rows from which on maps of columns are tried, and standard errors by which they
         must raise the held-out likelihood.
-    map_trial_rows : int, default=10_000
-        Rows of the mixtures that compare columns with and without maps.
     table_rows, table_choice_iterations, table_iterations : int, default=28_000, 25, 100
         Of a table of mixed columns: rows that mixtures are compared on, and iterations of
         expectation–maximization then and in the end.
@@ -111,26 +103,21 @@ class SelectionPolicy:
         kernel that smooths integers, in Silverman's bandwidths.
     kde_rows : int, default=5000
         Rows of the exact kernel density estimate that the "kernel" form takes its bandwidth from.
-
     class_rows, class_rows_per_feature, class_features : int, default=4000, 5, 512
         A classifier's candidates are judged on so many rows, or so many for each feature, and
         first with no more than so many features.
-    class_few_rows : int, default=30
-        With fewer rows nothing is held out.
-    class_bandwidths : tuple of float
-        In units of √q for q coordinates.
-    class_finest : float, default=0.4
-        Share of the best bandwidth with few features below which more features do not reach.
-    class_ridges : tuple of float
-        Of the "coherent" measurement; "pretty_good" takes the largest but one.
+    class_few_rows, class_usual_bandwidth : int, float, default=30, 0.5
+        With fewer rows nothing is held out, and this is the bandwidth.
+    class_bandwidths, class_finest : tuple of float, float
+        In units of √q for q coordinates; share of the best bandwidth with few features below which
+        more features do not reach.
+    class_ridges, class_ranks : tuple of float, tuple of int
+        Of the "coherent" measurement; "pretty_good" takes the largest ridge but one. Of density
+        matrices that are mixed.
     class_ridge : float or "auto", default="auto"
         Share of the largest eigenvalue that is added to all: of the mean density matrix of the
         classes in "pretty_good" and "coherent", of G in gradient training. "auto" chooses from
         `class_ridges`, and is `class_gradient_ridge` in gradient training.
-    class_ranks : tuple of int
-        Of density matrices that are mixed.
-    class_usual_bandwidth : float, default=0.5
-        Bandwidth of a classifier with too few rows to choose one, in the same units.
     class_gradient_rank, class_gradient_ridge : int, float, default=20, 1e-3
         Of gradient training.
     class_background, class_measure_ridge : float, default=1e-4, 1e-3
@@ -147,14 +134,12 @@ class SelectionPolicy:
     background: float | str = "auto"
     background_spread: float = 2.0
     tolerance: float | str = "auto"
-
     few_rows: int = 10
     fold_rows: int = 1000
     n_folds: int = 4
     valid_share: float = 0.3
     rough_rows: int = 10_000
     fine_rows: int = 40_000
-
     max_features: int = 500
     rough_features: int = 250
     many_features: int = 1000
@@ -163,7 +148,6 @@ class SelectionPolicy:
     min_features: int = 64
     lattice_margin: float = 3.0
     gaussian_reach: float = 3.5
-
     max_box_columns: int = 3
     room_rows: int = 10
     mixture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -171,10 +155,12 @@ class SelectionPolicy:
     max_mixtures: int = 4
     mixture_patience: int = 2
     mixture_ridge: float = 1e-7
+    mixture_shrinkage: float = 1.0
+    shrinkage_step: float = 4.0
+    component_rows: int = 4
     max_mixture_rows: int = 100_000
     mixture_iterations: int = 20
     last_iterations: int = 4
-
     min_scale: float = 1e-3
     closed_form_start: float = 0.5
     likelihood_start: float = 1.2
@@ -193,7 +179,6 @@ class SelectionPolicy:
     max_knots: int = 128
     mapped_rows: int = 200
     map_errors: float = 2.0
-    map_trial_rows: int = 10_000
     table_rows: int = 28_000
     table_choice_iterations: int = 25
     table_iterations: int = 100
@@ -201,7 +186,6 @@ class SelectionPolicy:
     code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
     code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
     kde_rows: int = 5000
-
     class_rows: int = 4000
     class_rows_per_feature: int = 5
     class_features: int = 512
@@ -222,20 +206,15 @@ class SelectionPolicy:
     explained: float = 0.95
 
     def for_maps(self) -> "SelectionPolicy":
-        """The constants of the mixtures that compare maps of columns."""
-        rows = self.map_trial_rows
-        return replace(
-            self,
-            rough_rows=min(self.rough_rows, rows),
-            fine_rows=min(self.fine_rows, rows),
-            max_mixture_rows=min(self.max_mixture_rows, rows),
-        )
+        """The constants of the mixtures that compare maps of columns: all of them on few rows."""
+        rows = self.rough_rows
+        fine, most = min(self.fine_rows, rows), min(self.max_mixture_rows, rows)
+        return replace(self, fine_rows=fine, max_mixture_rows=most)
 
     def __post_init__(self) -> None:
         check_share("min_trace", self.min_trace, whole=True)
-        check_share("background", self.background, auto=True)
-        check_share("tolerance", self.tolerance, auto=True)
-        check_share("class_ridge", self.class_ridge, auto=True)
+        for name in ("background", "tolerance", "class_ridge"):
+            check_share(name, getattr(self, name), auto=True)
         for field in fields(self):
             _check_like(field.name, getattr(self, field.name), field.default)
 

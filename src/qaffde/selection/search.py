@@ -2,18 +2,24 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, GaussianMeasure
-from qaffde.selection.base_measure import BaseSpec, n_distinct, within_scale
-from qaffde.selection.mixture import Monomials, average, coarse_dtype, fit_mixture, start_mixture
-from qaffde.selection.plan import Choice, Trial
+from qaffde.selection.base_measure import (
+    BaseSpec,
+    Monomials,
+    average,
+    coarse_dtype,
+    fit_mixture,
+    n_distinct,
+    start_mixture,
+)
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Moments
 from qaffde.training.closed_form import effective_count
@@ -31,9 +37,89 @@ class Split:
     valid_weight: Tensor
     valid_labels: Tensor
 
+    @classmethod
+    def of(cls, rows: "Labeled", fold: Tensor) -> "Split":
+        """The split that holds out the rows of these numbers."""
+        train = torch.ones(len(rows[0]), dtype=torch.bool)
+        train[fold] = False
+        return cls(*(part[train] for part in rows), *(part[fold] for part in rows))
 
+    def train_monomials(self) -> Monomials:
+        """Rows to fit on, of mean weight one, for expectation–maximization."""
+        share = self.train_weight / self.train_weight.mean()
+        return Monomials(self.train, share, coarse_dtype(self.train))
+
+    @property
+    def ends(self) -> Tensor:
+        """Least and largest values (2, d) of the rows to fit on."""
+        return torch.stack([self.train.amin(0), self.train.amax(0)])
+
+
+def show_numbers(values: Tensor) -> str:
+    """Numbers of shape (d,) in one line; a number that all columns share stands once."""
+    shown = [f"{number:.4g}" for number in values]
+    return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of a search.
+
+    Parameters
+    ----------
+    name : str
+    n_rows : int
+        Rows that it was fitted to and judged by.
+    log_likelihood : float
+        Mean over held-out rows, in the units of the data (of a classifier: minus the log-loss).
+    chosen : bool
+    """
+
+    name: str
+    n_rows: int
+    log_likelihood: float
+    chosen: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Candidate of a search: base measure, bandwidth (d,) in the units of the plan, and the rest.
+
+    The ridge is that of maximum likelihood, times the number of rows; of a classifier, the share
+    of the largest eigenvalue of ρ̄ that is added to all. A bare one leaves the base measure as it
+    is, with one constant feature. Measurement and rank are those of a classifier. 0 features leave
+    their number to the method.
+    """
+
+    base: BaseSpec
+    bandwidth: Tensor
+    ridge: float | None = None
+    bare: bool = False
+    measurement: str | None = None
+    rank: int | float | str = 1
+    n_features: int = 0
+
+    def __str__(self) -> str:
+        return self.describe(torch.ones_like(self.bandwidth))
+
+    def describe(self, scale: Tensor) -> str:
+        """Name with the bandwidth in the units of the data, whose scale has shape (d,)."""
+        if self.bare:
+            return f"{self.base} alone"
+        h = show_numbers(self.bandwidth * scale)
+        if self.measurement is not None:
+            ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}"
+            reading = f"{self.measurement}{ridge}, rank {self.rank}"
+            return f"bandwidth {h}, {reading}, {self.n_features} features"
+        ridge = "" if self.ridge is None else f", ridge {self.ridge:.4g}/n"
+        size = f", {self.n_features} features" if self.n_features else ""
+        return f"{self.base}, bandwidth {h}{ridge}{size}"
+
+
+Mixtures = list[GaussianMeasure]
+"""One for each split of the rows."""
 LEAST_SCORE = -1e3
-"""Log-density of a held-out row that is impossible, and by how much does not matter."""
+"""Log-density of a held-out row that is impossible: by how much does not matter."""
 Labeled = tuple[Tensor, Tensor, Tensor]
 """Rows of shape (n, d), weights of shape (n,) and numbers of classes of shape (n,)."""
 
@@ -53,24 +139,9 @@ def _distinct(Z: Tensor, weight: Tensor, labels: Tensor, generator: Generator) -
     return rows[order, :-1].contiguous(), total[order], rows[order, -1].long()
 
 
-def make_splits(rows: Labeled, n: int, policy: SelectionPolicy) -> list[Split]:
-    """One hold-out split of the first n rows, in random order; folds of all where they are few."""
-    order = torch.arange(len(rows[0]))
-    if len(order) < policy.fold_rows:
-        return [_split(rows, fold) for fold in order.tensor_split(policy.n_folds)]
-    first = rows[0][:n], rows[1][:n], rows[2][:n]
-    return [_split(first, hold_out(len(first[0]), policy.valid_share)[1])]
-
-
-def _split(rows: Labeled, fold: Tensor) -> Split:
-    train = torch.ones(len(rows[0]), dtype=torch.bool)
-    train[fold] = False
-    return Split(*(part[train] for part in rows), *(part[fold] for part in rows))
-
-
-def fewer_features(policy: SelectionPolicy, most: int, n: int) -> int:
-    """Number of features for n rows, at most `most`."""
-    return min(most, max(policy.min_features, n // policy.rows_per_feature))
+def fixed(value: float | str) -> float | None:
+    """A number that is given, None for "auto"."""
+    return None if isinstance(value, str) else float(value)
 
 
 def weighted_mean(values: Tensor, weight: Tensor) -> float:
@@ -83,6 +154,59 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     loss, n = best - score, effective_count(weight)
     mean = weighted_mean(loss, weight)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
+
+
+Shape = tuple[int, float]
+"""Number of components of a mixture, and shrinkage of their covariances."""
+
+
+def best_shape(
+    sizes: Sequence[int],
+    shrinkage: float,
+    scores: Callable[[Shape, Shape | None], Tensor],
+    weight: Tensor,
+    policy: SelectionPolicy,
+    is_late: Callable[[], bool],
+) -> Shape:
+    """Shape of a mixture with the best held-out scores.
+
+    Sizes grow until one is worse by a standard error, or as many in a row as the patience. Then
+    the shrinkage of the best moves, and larger sizes are tried with that. ``scores(shape, near)``
+    are those of a new mixture, or of one that begins at that of the shape `near`.
+    """
+    found: dict[Shape, Tensor] = {}
+
+    def best() -> Shape:
+        return max(found, key=lambda shape: weighted_mean(found[shape], weight))
+
+    def grow(sizes: Sequence[int], shrinkage: float) -> None:
+        worse = 0
+        for k in sizes:
+            shape = k, shrinkage if k > 1 else 0.0
+            found[shape] = scores(shape, None)
+            worse = 0 if best() == shape else worse + 1
+            tied = indistinct(found[shape], found[best()], weight)
+            if is_late() or worse >= policy.mixture_patience or not tied:
+                break
+
+    grow(sizes, shrinkage)
+    while best()[0] > 1 and not is_late():
+        k, before = best()
+        for factor in (policy.shrinkage_step, 1 / policy.shrinkage_step):
+            for _ in range(policy.max_steps):
+                near = best()
+                shape = k, near[1] * factor
+                if shape in found or is_late():
+                    break
+                found[shape] = scores(shape, near)
+                if best() != shape:
+                    break
+        if best()[1] == before:
+            break
+        grow([size for size in sizes if size > k], best()[1])
+        if best()[0] == k:
+            break
+    return best()
 
 
 Judge = Callable[[BaseMeasure, Choice, Split], Tensor]
@@ -98,28 +222,16 @@ def wider(factor: float, columns: Tensor | float = 1.0) -> Move:
     )
 
 
-def stiffer(factor: float) -> Move:
-    """Move that multiplies the ridge."""
-    return lambda choice, direction: replace(
-        choice, ridge=(choice.ridge or 0.0) * factor**direction
-    )
-
-
-def bare(choice: Choice) -> Choice:
-    """The base measure of a choice alone."""
-    return replace(choice, bare=True)
-
-
 class Search:
     """Candidates judged on the same held-out rows, for as long as there is time.
 
-    Every candidate is drawn from the same seed, so that its value does not depend on what was
-    judged before: only a deadline, on the clock of :func:`time.monotonic`, changes the result.
-
+    Every candidate is drawn from the same seed, so that only a deadline, on the clock of
+    :func:`time.monotonic`, changes the result.
     Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
     `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
     is called after each other one. `values` are the mean held-out log-likelihoods, by name and
-    number of rows.
+    number of rows. Candidates are first compared on `rough` rows, the last ones on `fine` rows,
+    and base measures are chosen by `most`.
     """
 
     def __init__(
@@ -139,6 +251,9 @@ class Search:
         self.policy, self.seed, self.deadline = policy, seed, deadline
         self.known = {} if known is None else known
         self.report = report
+        self.rough, self.fine = policy.rough_rows, policy.fine_rows
+        many = Z.shape[1] > policy.max_box_columns and labels is None  # all depends on the mixture
+        self.most = max(policy.max_mixture_rows, self.fine) if many else self.fine
         self.values: dict[tuple[str, int], tuple[Choice, float]] = {}
         self.seconds: dict[int, float] = {}
         self.was_late = False
@@ -152,133 +267,139 @@ class Search:
     def splits(self) -> dict[int, list[Split]]:
         """Splits of few rows, of more, and of those that base measures are fitted to.
 
-        What a split holds out is also held out by those of more rows, so that a base measure
-        fitted to the rest has seen none of it.
+        There is one hold-out split of each size; few rows have folds of all. What a split holds
+        out is also held out by those of more rows, so that a base measure fitted to the rest has
+        seen none of it.
         """
-        policy, generator = self.policy, self.generator()
-        labels = self.labels
+        policy, generator, labels = self.policy, self.generator(), self.labels
         if labels is None:
             labels = torch.zeros(len(self.Z), dtype=torch.int64)
         sample = torch.randperm(len(self.Z), generator=generator)[: self.most]
         rows = _distinct(self.Z[sample], self.weight[sample], labels[sample], generator)
-        return {n: make_splits(rows, n, policy) for n in {self.rough, self.fine, self.most}}
-
-    @property
-    def rough(self) -> int:
-        """Rows that candidates are first compared on."""
-        return self.policy.rough_rows
-
-    @property
-    def fine(self) -> int:
-        """Rows that the last candidates are compared on."""
-        return self.policy.fine_rows
-
-    @property
-    def most(self) -> int:
-        """Rows that base measures are chosen by: more in many columns, where all depends on it."""
-        many = self.Z.shape[1] > self.policy.max_box_columns and self.labels is None
-        return max(self.policy.max_mixture_rows, self.fine) if many else self.fine
-
-    # Base measures
+        sizes, m = {self.rough, self.fine, self.most}, len(rows[0])
+        if m < policy.fold_rows:
+            folds = [Split.of(rows, fold) for fold in torch.arange(m).tensor_split(policy.n_folds)]
+            return dict.fromkeys(sizes, folds)
+        first = {n: (rows[0][:n], rows[1][:n], rows[2][:n]) for n in sizes}
+        return {
+            n: [Split.of(some, hold_out(len(some[0]), policy.valid_share)[1])]
+            for n, some in first.items()
+        }
 
     @cached_property
     def mixture(self) -> BaseSpec:
         """Gaussian mixture of the best held-out likelihood, or a smaller one like it.
 
-        Sizes grow until one is worse by a standard error, or two in a row are worse, each after a
-        few iterations; only the size chosen has more of them. In few columns, where features
-        follow, that is the smallest within a standard error. In many only one Gaussian takes
-        precedence, and fits from several starts are averaged for as long as that helps.
+        Each shape has a few iterations; only the one chosen has more of them. In few columns,
+        where features follow, that is the smallest within a standard error. In many only one
+        Gaussian takes precedence, and fits from several starts are averaged for as long as that
+        helps.
         """
-        policy, split, generator = self.policy, self.splits[self.most][0], self.generator()
-        share = split.train_weight / split.train_weight.mean()
-        rows, valid = (
-            Monomials(split.train, share, coarse_dtype(split.train)),
-            Monomials(split.valid),
-        )
-        (n, d), weight = split.train.shape, split.valid_weight
+        policy, generator, splits = self.policy, self.generator(), self.splits[self.most]
+        (n, d), weight = splits[0].train.shape, self.held_out_weight(self.most)
+        rows = [split.train_monomials() for split in splits]
+        valid = [Monomials(split.valid) for split in splits]
         scores: dict[BaseSpec, Tensor] = {}
-        options: dict[str, Any] = {"ridge": policy.mixture_ridge, "deadline": self.deadline}
 
-        def iterated(start: GaussianMeasure, most: int) -> GaussianMeasure:
-            k = len(start.weights)
-            return fit_mixture(rows, k, generator, start=start, max_iter=most, **options)
+        def iterated(spec: BaseSpec, starts: list[GaussianMeasure], most: int) -> Mixtures:
+            prior, k = spec.prior(policy), spec.n_components
+            options: dict[str, Any] = {"max_iter": most, "deadline": self.deadline}
+            return [
+                fit_mixture(each, k, generator, prior=prior, start=start, **options)
+                for each, start in zip(rows, starts, strict=True)
+            ]
 
-        def judged(spec: BaseSpec, mixture: GaussianMeasure) -> float:
-            self.fits[spec, 0] = mixture
-            scores[spec] = valid.log_density(mixture).clamp(min=LEAST_SCORE)
+        def started(spec: BaseSpec) -> Mixtures:
+            k, options = spec.n_components, {"deadline": self.deadline}
+            half = [s for s in scores if 2 * s.n_components == k]
+            smaller = self.mixtures(half[-1], len(rows)) if half else [None] * len(rows)
+            return [
+                start_mixture(each, k, generator, prior=spec.prior(policy), smaller=of, **options)
+                for each, of in zip(rows, smaller, strict=True)
+            ]
+
+        def judged(spec: BaseSpec, fits: Sequence[Mixtures]) -> float:
+            mixtures = [average(each) for each in zip(*fits, strict=True)]
+            self.fits |= {(spec, number): mixture for number, mixture in enumerate(mixtures)}
+            log_p = [of.log_density(mixture) for of, mixture in zip(valid, mixtures, strict=True)]
+            scores[spec] = torch.cat(log_p).clamp(min=LEAST_SCORE)
             return weighted_mean(scores[spec], weight)
-
-        far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
-        sizes = [k for k in policy.mixture_sizes if k > far and n >= 10 * k * (d + 2)]
-        start: GaussianMeasure | None = None
-        means: list[float] = []
-        for k in sizes or [1 + far]:
-            start = start_mixture(rows, k, generator, smaller=start, **options)
-            start, spec = iterated(start, policy.last_iterations), BaseSpec("mixture", k)
-            means.append(judged(spec, start))
-            best = [*scores][means.index(max(means))]
-            late = self.is_late(self.most) or len(means) > means.index(max(means)) + 2
-            if late or not indistinct(scores[spec], scores[best], weight):
-                break
-        sized, few = [*scores], d <= policy.max_box_columns
 
         def simplest(specs: list[BaseSpec]) -> BaseSpec:
             alike = (spec for spec in specs if indistinct(scores[spec], scores[best], weight))
             return next(alike, best)
 
-        if few:
-            best = simplest(sized)
-        k, begin, value = best.n_components, self._gaussians(best), -math.inf
-        fits: list[GaussianMeasure] = []
+        def tried(shape: Shape, near: Shape | None) -> Tensor:
+            spec = BaseSpec("mixture", shape[0], shrinkage=shape[1])
+            other = None if near is None else replace(spec, shrinkage=near[1])
+            starts = started(spec) if other is None else self.mixtures(other, len(rows))
+            judged(spec, [iterated(spec, starts, policy.last_iterations)])
+            return scores[spec]
+
+        late = partial(self.is_late, self.most)
+        far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
+        sizes = [k for k in policy.mixture_sizes if k > far and n >= policy.component_rows * k]
+        first = policy.mixture_shrinkage * d
+        k, shrinkage = best_shape(sizes or [1 + far], first, tried, weight, policy, late)
+        best = BaseSpec("mixture", k, shrinkage=shrinkage)
+        one, few = next(iter(scores)), d <= policy.max_box_columns
+        best = simplest([*scores]) if few else best
+        k, begin, value = best.n_components, self.mixtures(best, len(rows)), -math.inf
+        fits: list[Mixtures] = []
         largest = 1 if few or k == 1 else min(policy.max_mixtures, policy.mixture_sizes[-1] // k)
-        while len(fits) < largest and not self.is_late(self.most):
-            fits.append(iterated(begin, policy.mixture_iterations))
+        while len(fits) < largest and not late():
+            fits.append(iterated(best, begin, policy.mixture_iterations))
             several = replace(best, n_mixtures=len(fits))
-            mean = judged(several, average(fits))
+            mean = judged(several, fits)
             if mean <= value:
                 break
             best, value = several, mean
             if len(fits) < largest:
-                begin = start_mixture(rows, k, generator, **options)
-        return best if few else simplest(sized[:1])
+                begin = started(best)
+        fits = fits[: best.n_mixtures]
+        for _ in range(policy.max_steps if len(fits) > 1 else 0):  # averages need less shrinkage
+            less = replace(best, shrinkage=best.shrinkage / policy.shrinkage_step)
+            fits = [iterated(less, starts, policy.last_iterations) for starts in fits]
+            mean = judged(less, fits)
+            if late() or mean <= value:
+                break
+            best, value = less, mean
+        return best if few else simplest([one])
 
-    def _gaussians(self, spec: BaseSpec) -> GaussianMeasure:
-        """A mixture as it was judged."""
-        mixture = self.fits[spec, 0]
-        assert isinstance(mixture, GaussianMeasure)
-        return mixture
+    def sized(self, bases: list[BaseSpec]) -> list[BaseSpec]:
+        """Base measures of which those of open size have the chosen one."""
+        return [base if base.n_components else self.mixture for base in bases]
+
+    def mixtures(self, spec: BaseSpec, n: int = 1) -> "Mixtures":
+        """Mixtures as they were judged, of the first n splits."""
+        found = [self.fits[spec, number] for number in range(n)]
+        return [mixture for mixture in found if isinstance(mixture, GaussianMeasure)]
 
     @property
     def within(self) -> Tensor:
         """Standard deviation of each column within a component of the mixture, of shape (d,)."""
-        return within_scale(self._gaussians(self.mixture)).clamp(min=self.policy.min_scale)
+        [mixture] = self.mixtures(self.mixture)
+        variance = mixture.weights @ mixture.covariances.diagonal(dim1=1, dim2=2)
+        return variance.sqrt().clamp(min=self.policy.min_scale)
 
     def measure(self, base: BaseSpec, h: Tensor, moments: Moments) -> BaseMeasure:
         """The base measure fitted to all rows, from where it was judged."""
-        judged = self.fits.get((base, 0))
-        return base.fit(
-            self.Z, self.weight, h, self.generator(), self.policy, judged, moments, self.deadline
-        )
+        return self._fit(base, self.Z, self.weight, h, moments)
 
     def _fitted(self, choice: Choice, number: int) -> BaseMeasure:
         """The base measure of a choice, fitted once to the training rows of a split of many."""
         base = choice.base
         if (base, number) not in self.fits:
-            split, h = self.splits[self.most][number], choice.bandwidth
-            start = self.fits.get((base, 0))
-            self.fits[base, number] = base.fit(
-                split.train,
-                split.train_weight,
-                h,
-                self.generator(),
-                self.policy,
-                start,
-                deadline=self.deadline,
-            )
+            split = self.splits[self.most][number]
+            fit = self._fit(base, split.train, split.train_weight, choice.bandwidth)
+            self.fits[base, number] = fit
         return self.fits[base, number]
 
-    # Values and comparisons
+    def _fit(
+        self, base: BaseSpec, Z: Tensor, weight: Tensor, h: Tensor, whole: Moments | None = None
+    ) -> BaseMeasure:
+        judged, options = self.fits.get((base, 0)), (self.generator(), self.policy)
+        return base.fit(Z, weight, h, *options, judged, whole, self.deadline)
 
     def scores(self, choice: Choice, rows: int) -> Tensor:
         """Held-out log-densities with splits of that many rows."""
@@ -314,22 +435,18 @@ class Search:
         self.values[str(choice), rows] = choice, mean
         return mean
 
-    def ties(self, choice: Choice, best: Choice, rows: int, errors: float = 1.0) -> bool:
-        """Whether held-out rows cannot tell a choice from the best."""
-        self.value(choice, rows)
-        scores, reference = self.scores(choice, rows), self.scores(best, rows)
-        return indistinct(scores, reference, self.held_out_weight(rows), errors)
-
     def highest(self, choices: list[Choice], rows: int) -> Choice:
         """Choice of the best held-out likelihood."""
         if len(choices) == 1:
             return choices[0]
         return max(choices, key=lambda choice: self.value(choice, rows))
 
-    def simplest(self, choices: list[Choice], rows: int, errors: float = 1.0) -> Choice:
+    def simplest(self, choices: list[Choice], rows: int) -> Choice:
         """First choice that held-out rows cannot tell from the best; the simpler ones lead."""
-        best = self.highest(choices, rows)
-        return next(c for c in choices if c is best or self.ties(c, best, rows, errors))
+        best, weight = self.highest(choices, rows), self.held_out_weight(rows)
+        reference = self.scores(best, rows)
+        alike = (c for c in choices if indistinct(self.scores(c, rows), reference, weight))
+        return next(alike)
 
     def climb(
         self, start: Choice, moves: list[Move], rows: int, gain: float, max_steps: int
@@ -359,25 +476,28 @@ class Search:
         return late
 
     def trials(
-        self, chosen: Choice, scale: Tensor, log_units: Callable[[int], float]
+        self, chosen: Choice, scale: Tensor, log_slopes: Callable[[Tensor], Tensor]
     ) -> tuple[Trial, ...]:
         """Candidates that were compared, in units of the data, whose scale has shape (d,).
 
-        `log_units` has what the units take from the mean log-likelihood of so many rows. The
-        candidate chosen may have been judged with fewer features only.
+        `log_slopes` of rows z are what the units add to held-out scores. The candidate chosen may
+        have been judged with fewer features only.
         """
+        units = {
+            rows: weighted_mean(
+                log_slopes(torch.cat([split.valid for split in self.splits[rows]])),
+                self.held_out_weight(rows),
+            )
+            for _, rows in self.values
+        }
+        alike = str(replace(chosen, n_features=0))
         same = [name for name, _ in self.values if name == str(chosen)] or [
             name
             for (name, _), (choice, _) in self.values.items()
-            if str(replace(choice, n_features=chosen.n_features)) == str(chosen)
+            if str(replace(choice, n_features=0)) == alike
         ]
         return tuple(
-            Trial(
-                choice.describe(scale),
-                self.n_rows(rows),
-                value - log_units(rows),
-                chosen=name in same,
-            )
+            Trial(choice.describe(scale), self.n_rows(rows), value + units[rows], name in same)
             for (name, rows), (choice, value) in self.values.items()
         )
 

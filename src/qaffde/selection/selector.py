@@ -2,9 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 from warnings import warn
 
 import torch
@@ -12,28 +10,19 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures
+from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures, GaussianMeasure
 from qaffde.nn.maps import MapTable
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
-from qaffde.selection.base_measure import BaseSpec, measure_ends, n_distinct
+from qaffde.selection.base_measure import BaseSpec, constant_feature, n_distinct
 from qaffde.selection.columns import Maps, choose_maps, mapped_summary
-from qaffde.selection.plan import Choice, ModelSpec, Plan, Trial, background_weight, fixed
+from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.search import (
-    Move,
-    Search,
-    Split,
-    bare,
-    fewer_features,
-    stiffer,
-    weighted_mean,
-    wider,
-)
-from qaffde.selection.summary import Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.report import search_context
+from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
+from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
-from qaffde.training.checkpoint import fingerprint
 from qaffde.training.closed_form import (
     SPECTRUM_WIDENING,
     density_matrix,
@@ -42,28 +31,25 @@ from qaffde.training.closed_form import (
     row_batches,
     square_root_values,
 )
-from qaffde.training.likelihood import approximate_state, whiten
 from qaffde.training.run import Run
-
-"""Stages of a fit: columns as they are, and behind maps."""
 
 
 class Method(ABC):
     """A way to find a density, or those of classes.
 
-    Eigenvalues of G below the share `tolerance` of the largest count as zero.
+    Eigenvalues of G below the share `tolerance` of the largest count as zero. `rules` are names of
+    bandwidths; `judges_rows` says whether held-out scores are densities of rows.
     """
 
     usual_tolerance: float
     rules: tuple[str, ...] = RULES
-    """Names of bandwidths."""
+    judges_rows = True
 
     def __init__(
         self, spec: ModelSpec, policy: SelectionPolicy, compute: ComputeConfig, seed: int
     ) -> None:
         self.spec, self.policy, self.compute, self.seed = spec, policy, compute, seed
-        given = policy.tolerance
-        self.tolerance = self.usual_tolerance if isinstance(given, str) else float(given)
+        self.tolerance = fixed(policy.tolerance) or self.usual_tolerance
         self._log_base: dict[tuple[BaseMeasure, Split], Tensor] = {}
 
     @abstractmethod
@@ -79,77 +65,52 @@ class Method(ABC):
         """The choice without a search: all is given, or rows are too few."""
 
     @abstractmethod
-    def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
-        """Bandwidth of the frequencies, of shape (d,)."""
-
-    @abstractmethod
-    def measurement(self, choice: Choice) -> str:
-        """How the density matrix is found."""
-
-    @abstractmethod
-    def rank(self, choice: Choice) -> int | float | str:
-        """Rank of the density matrix."""
-
-    @property
-    def search_policy(self) -> SelectionPolicy:
-        """Constants of the search."""
-        return self.policy
-
-    def frame(self, summary: Summary, maps: Maps | None, names: Sequence[str] | None) -> "Frame":
-        """Units of the rows, and the rows in these units."""
-        return Frame.of(summary, self.spec, maps, self.policy, names)
-
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
-        """The candidate chosen, as it is for all rows."""
-        ridge = None if chosen.ridge is None else chosen.ridge / z.moments.count
-        return replace(chosen, n_features=0, ridge=ridge)
+        """The candidate chosen, with measurement and rank, as it is for all rows."""
+
+    def width(self, choice: Choice) -> Tensor:
+        """Bandwidth of the frequencies, of shape (d,)."""
+        return choice.bandwidth
+
+    def frame(self, summary: Summary, maps: Maps | None, names: Names) -> "Frame":
+        """Units of the rows, and the rows in these units."""
+        return Frame.of(summary, self, maps, names)
 
     def background(self, choice: Choice, frame: "Frame") -> float | str:
         """Weight of the background."""
-        is_closed = frame.is_closed and choice.base.kind == "box"
+        box = frame.box if choice.base.kind == "box" else None
+        is_closed = box is not None and not bool(box.isnan().any())
         return 0.0 if is_closed else self.policy.background
-
-    def log_units(self, frame: "Frame", search: Search, rows: int) -> float:
-        """What the units of the plan add to the mean held-out score of so many rows."""
-        return frame.log_units(search, rows)
 
     def generator(self) -> Generator:
         """A new generator, always from the same seed."""
         return torch.Generator().manual_seed(self.seed)
 
     def draw_features(
-        self,
-        choice: Choice,
-        measure: BaseMeasure,
-        ends: Tensor,
-        n: int | None,
-        generator: Generator,
+        self, choice: Choice, measure: BaseMeasure, ends: Tensor, n: int | None, seeded: Generator
     ) -> FourierFeatures:
         """Frequencies for n rows (None: rows are still to come) between ends of shape (2, d)."""
         d = ends.shape[1]
         if choice.bare:
             return constant_feature(d)
         D = choice.n_features or self.n_features(choice.base, n, d)
-        h, policy = self.width(choice, measure), self.policy
-        lower, upper = measure_ends(measure, ends, policy.gaussian_reach)
-        period = upper - lower + policy.lattice_margin * h
-        features = FourierFeatures.draw(self.spec.frequency_kind(d), D, h, period, generator)
+        h, (lower, upper) = self.width(choice), self._resolved(measure, ends)
+        period = upper - lower + self.policy.lattice_margin * h
+        features = FourierFeatures.draw(self.spec.frequency_kind(d), D, h, period, seeded)
         return features.trimmed(self.tolerance)
 
     def n_features(self, base: BaseSpec, n: int | None, d: int) -> int:
         """Number of features for n rows (None: rows are still to come) of d columns."""
         if not isinstance(self.spec.n_features, str):
             return int(self.spec.n_features)
-        most = self.most_features(base, d)
-        return most if n is None else fewer_features(self.policy, most, n)
+        policy, most = self.policy, self.most_features(base, d)
+        if n is None:
+            return most
+        return min(most, max(policy.min_features, n // policy.rows_per_feature))
 
     def most_features(self, base: BaseSpec, d: int) -> int:
         """Number of features for many rows."""
         return self.policy.max_features if d == 2 else self.policy.rough_features
-
-    def few_features(self, n: int, d: int) -> int:
-        """Number of features of candidates."""
-        return min(self.policy.rough_features, self.n_features(BaseSpec("mixture"), n, d))
 
     def features(
         self, choice: Choice, measure: BaseMeasure, z: Summary, n: int | None
@@ -159,44 +120,41 @@ class Method(ABC):
         features = self.draw_features(choice, measure, z.moments.ends, n, generator)
         if self.spec.features != "adaptive" or choice.bare:
             return features
-        h = self.width(choice, measure)
-        return fit_adaptive_features(features, z.rows, h, generator=generator)
+        return fit_adaptive_features(features, z.rows, self.width(choice), generator=generator)
+
+    def _resolved(self, measure: BaseMeasure, ends: Tensor) -> Tensor:
+        """Ends (2, d) of the region that features must resolve: the box, or the rows.
+
+        One Gaussian reaches further than rows in separate parts.
+        """
+        if isinstance(measure, BoxMeasure):
+            return torch.stack([measure.lower, measure.upper])
+        if not isinstance(measure, GaussianMeasure) or len(measure.weights) > 1:
+            return ends
+        mean, deviation = measure.means[0], measure.covariances[0].diagonal().sqrt()
+        reach = self.policy.gaussian_reach * deviation
+        return torch.stack([ends[0].minimum(mean - reach), ends[1].maximum(mean + reach)])
 
     def reach(self, choice: Choice, measure: BaseMeasure, ends: Tensor) -> Tensor:
         """Ends that rows must keep to: a box stops there, a lattice begins to repeat itself."""
-        kept = torch.stack(measure_ends(measure, ends, self.policy.gaussian_reach))
+        kept = self._resolved(measure, ends)
         if isinstance(measure, BoxMeasure):
             return kept
-        infinite = torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand_as(kept)
+        side = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
         if choice.bare or self.spec.frequency_kind(ends.shape[1]) != "lattice":
-            return infinite.clone()
-        margin = self.policy.lattice_margin / 2 * self.width(choice, measure)
-        return kept + margin * infinite.sign()
+            return (torch.inf * side).expand_as(kept).clone()
+        return kept + self.policy.lattice_margin / 2 * self.width(choice) * side
 
     def log_held_out(self, log_square: Tensor, measure: BaseMeasure, split: Split) -> Tensor:
         """Log-densities from those over the base measure, with the background of a fit."""
         if (measure, split) not in self._log_base:
             self._log_base = {(measure, split): measure.log_density(split.valid)}
         log_p, z = log_square + self._log_base[measure, split], split.valid
-        count, d = effective_count(split.train_weight), z.shape[1]
-        zero = torch.zeros(d, dtype=torch.float64)
-        spread = self.policy.background_spread * torch.eye(d, dtype=torch.float64)
-        epsilon = torch.tensor(
-            background_weight(self.policy.background, count), dtype=torch.float64
-        )
+        zero = z.new_zeros(z.shape[1])
+        epsilon = background_weight(self.policy.background, effective_count(split.train_weight))
+        spread = (self.policy.background_spread * torch.ones_like(zero)).diag()
         log_broad = QF.log_gaussian_density(z, zero, spread)
-        return torch.logaddexp(log_p + torch.log1p(-epsilon), log_broad + epsilon.log())
-
-
-def constant_feature(d: int) -> FourierFeatures:
-    """The one feature of d columns that leaves a base measure as it is."""
-    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    return FourierFeatures(zero.expand(1, d).clone(), zero, one)
-
-
-def sized(bases: Sequence[BaseSpec], chosen: BaseSpec) -> list[BaseSpec]:
-    """Base measures of which those of open size have the chosen one."""
-    return [base if base.n_components else chosen for base in bases]
+        return torch.logaddexp(log_p + math.log1p(-epsilon), log_broad + math.log(epsilon))
 
 
 class ClosedForm(Method):
@@ -208,9 +166,8 @@ class ClosedForm(Method):
     def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
         """Held-out log-densities of the closed form."""
         Z, weight = split.train, split.train_weight
-        ends = torch.stack([Z.amin(0), Z.amax(0)])
-        features = self.draw_features(choice, measure, ends, len(Z), self.generator())
-        rho, how = density_matrix(features, row_batches(Z, weight)), self.measurement(choice)
+        features = self.draw_features(choice, measure, split.ends, len(Z), self.generator())
+        rho, how = density_matrix(features, row_batches(Z, weight)), self._reading(choice)
         if self.spec.rank == "auto" and how == "square_root":
             square = square_root_values(features, rho, measure, split.valid, self.tolerance)
         else:
@@ -231,7 +188,7 @@ class ClosedForm(Method):
         """
         policy, rows = self.policy, search.fine
         n, d = search.splits[rows][0].train.shape
-        scale, offered = search.within, sized(bases, search.mixture)
+        scale, offered = search.within, search.sized(bases)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
         start = policy.closed_form_start * scale if h is None else h
@@ -241,20 +198,16 @@ class ClosedForm(Method):
             choice = search.climb(choice, moves, rows, policy.closed_form_gain, policy.max_steps)
             choices.insert(0, choice)
             more = replace(choice, n_features=self.n_features(base, n, d))
-            if more.n_features > D and self._is_near(search, choice, choices):
-                choices.insert(0, moves[0](more, -1) if moves else more)
+            if more.n_features > D:
+                behind = max(search.value(c, rows) for c in choices) - search.value(choice, rows)
+                if behind < policy.box_reach:
+                    choices.insert(0, moves[0](more, -1) if moves else more)
             start = start if h is not None else start * policy.box_start
         best = search.highest(choices, rows)
         if h is not None or offered[-1].name != "gaussian" or search.is_late(rows):
             return best
         widest = policy.closed_form_start * policy.rough_step**policy.max_steps * scale
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
-
-    def _is_near(self, search: Search, choice: Choice, rivals: list[Choice]) -> bool:
-        """Whether more features may bring a choice to its rivals."""
-        ahead = (search.value(rival, search.fine) for rival in rivals)
-        value = search.value(choice, search.fine)
-        return max(ahead, default=value) - value < self.policy.box_reach
 
     def most_features(self, base: BaseSpec, d: int) -> int:
         """Number of features for many rows; a box takes more."""
@@ -265,127 +218,30 @@ class ClosedForm(Method):
         """Base measure and bandwidth."""
         return Choice(base, h)
 
-    def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
+    def width(self, choice: Choice) -> Tensor:
         """Bandwidth of the frequencies: the reading may resolve a finer kernel than they do."""
-        return choice.bandwidth * SPECTRUM_WIDENING[self.measurement(choice)]
+        return choice.bandwidth * SPECTRUM_WIDENING[self._reading(choice)]
 
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
         """The same kernel, which narrows as rows become many."""
-        choice = super().settled(chosen, search, z, given)
-        if given is not None:
-            return choice
-        factor = z.shrinkage * (search.shrinkage if self.spec.bandwidth == "auto" else 1.0)
-        return replace(choice, bandwidth=choice.bandwidth * factor)
+        factor = 1.0
+        if given is None:
+            factor = z.shrinkage * (search.shrinkage if self.spec.bandwidth == "auto" else 1.0)
+        return replace(
+            chosen,
+            bandwidth=chosen.bandwidth * factor,
+            measurement=self._reading(chosen),
+            rank=self.spec.rank,
+            n_features=0,
+        )
 
-    def measurement(self, choice: Choice) -> str:
+    def _reading(self, choice: Choice) -> str:
         """How ρ is read; the "kernel" form is always "direct"."""
         return "direct" if choice.base.kind == "kernel" else self.spec.measurement
 
-    def rank(self, choice: Choice) -> int | float | str:
-        """Rank as it was given: "auto" depends on the spectrum of ρ."""
-        return self.spec.rank
 
-
-class Likelihood(Method):
-    """Maximum likelihood: the density matrix solves a convex problem."""
-
-    usual_tolerance = 1e-7
-
-    def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
-        """Held-out log-densities after a short training with frozen features."""
-        if choice.bare:
-            return self.log_held_out(torch.zeros(()), measure, split)
-        n, generator, policy = len(split.train), self.generator(), self.policy
-        ends = torch.stack([split.train.amin(0), split.train.amax(0)])
-        features = self.draw_features(choice, measure, ends, n, generator)
-        ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
-        space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
-        phi, weight = space.values(split.train), split.train_weight / split.train_weight.mean()
-        start = space.start_from(phi, weight, space.resolve_rank(self.rank(choice)))
-        state = approximate_state(space, start, phi, weight, policy.judge_iterations)
-        log_square = space.log_square(state, space.values(split.valid)).cpu()
-        return self.log_held_out(log_square, measure, split)
-
-    def choose(self, search: Search, bases: list[BaseSpec], h: Tensor | None) -> Choice:
-        """Climb to the best bandwidth of each base measure, with few rows and features.
-
-        These, and the mixture alone, are compared with more of both. Features gain more by
-        further rows than a mixture does: where there are any, features win a tie. Then the
-        bandwidth of each column and the ridge are chosen, with few rows again. Bandwidths start at
-        the deviations within a part of the mixture: that is where the density bends.
-        """
-        policy, rough, d = self.policy, search.rough, search.Z.shape[1]
-        n = len(search.splits[rough][0].train)
-        start = policy.likelihood_start * search.within if h is None else h
-        ridge, D = self._ridge(effective_count(search.weight)), self.few_features(n, d)
-        widen, others = self._moves(d, given=h is not None)
-        summits = []
-        for base in sized(bases, search.mixture):
-            first = Choice(base, start, ridge, n_features=D)
-            if self.spec.is_free and base.kind == "mixture":
-                first = self._if_needed(search, first, widen)
-            summits.append(self._climb(search, first, widen))
-        if search.is_late(search.fine):
-            return search.highest(summits, rough)
-        rivals = [replace(c, n_features=0) for c in summits if not c.bare]
-        best = search.highest(rivals, search.fine) if rivals else summits[-1]
-        if rivals and self.spec.is_free and summits[-1].base.kind == "mixture":
-            last = [best, bare(summits[-1])]
-            more = len(search.Z) > search.fine  # rows, which features gain by
-            best = (search.simplest if more else search.highest)(last, search.fine)
-        if best.bare or search.is_late(rough):
-            return best
-        return self._climb(search, replace(best, n_features=D), others)
-
-    def _climb(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
-        """Go along moves with few rows; a mixture alone has none."""
-        policy = self.policy
-        if start.bare:
-            return start
-        return search.climb(start, moves, search.rough, policy.rough_gain, policy.max_steps)
-
-    def _if_needed(self, search: Search, start: Choice, moves: list[Move]) -> Choice:
-        """A start no worse than the mixture alone, which wide bandwidths tend to; or that."""
-        alone, rows = bare(start), search.rough
-        starts = [start, *(move(start, -1) for move in moves)]
-        found = (c for c in starts if search.value(c, rows) >= search.value(alone, rows))
-        return next(found, alone)
-
-    def _moves(self, d: int, *, given: bool) -> tuple[list[Move], list[Move]]:
-        """All columns wider at once; then each on its own, and the ridge."""
-        policy, others = self.policy, list[Move]()
-        if not given and 1 < d <= policy.max_stretched_columns:
-            others += [wider(policy.rough_step, marked) for marked in torch.eye(d)]
-        if self.spec.ridge == "auto":
-            others.append(stiffer(policy.ridge_step))
-        return [] if given else [wider(policy.rough_step)], others
-
-    def unsearched(self, base: BaseSpec, h: Tensor, count: float) -> Choice:
-        """Base measure, bandwidth, and the given ridge or the first one of a search."""
-        return Choice(base, h, self._ridge(count))
-
-    def _ridge(self, count: float) -> float:
-        """Ridge times `count` rows: the given one, or where a search begins."""
-        given = fixed(self.spec.ridge)
-        return self.policy.ridge_rows if given is None else given * count
-
-    def width(self, choice: Choice, measure: BaseMeasure) -> Tensor:
-        """Bandwidth of the frequencies."""
-        return choice.bandwidth
-
-    def measurement(self, choice: Choice) -> str:
-        """Nothing is read: the density matrix is found."""
-        return "likelihood"
-
-    def rank(self, choice: Choice) -> int | float | str:
-        """Rank, by the number of columns where it is "auto"."""
-        if self.spec.rank != "auto":
-            return self.spec.rank
-        policy, d = self.policy, len(choice.bandwidth)
-        return policy.rank if d <= policy.max_box_columns else policy.many_columns_rank
-
-
-METHODS: dict[str, type[Method]] = {"closed_form": ClosedForm, "likelihood": Likelihood}
+METHODS: dict[str, type[Method]] = {"closed_form": ClosedForm}
+"""By name; modules of other methods add theirs."""
 
 
 def select(
@@ -395,7 +251,7 @@ def select(
     policy: SelectionPolicy | None = None,
     compute: ComputeConfig = DOUBLE,
     seed: int = 0,
-    names: Sequence[str] | None = None,
+    names: Names = None,
     run: Run | None = None,
 ) -> Plan:
     """Choose the open parameters of a specification by held-out likelihood.
@@ -415,10 +271,6 @@ def select(
         Of the columns, for messages.
     run : Run, optional
         Clock, checkpoint and progress.
-
-    Returns
-    -------
-    Plan
 
     Examples
     --------
@@ -441,29 +293,44 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
+    method = METHODS[spec.method](spec, policy, compute, seed)
     maps: Maps | None = None
-    rehearsed: tuple[Trial, ...] = ()
+    rehearsed: list[Trial] = []
     if spec.may_map(d, policy):
         if not spec.is_given:
             robust_units(summary, names)  # refuses what no map would mend
         deadline = math.inf if run is None else run.deadline(policy.search_share / 2)
-        rehearse = Rehearsal(summary, spec, policy.for_maps(), compute, seed, names, deadline)
-        maps, rehearsed = choose_maps(summary, spec, policy, rehearse), rehearse.trials
-    method = METHODS[spec.method](spec, policy, compute, seed)
+
+        def judge(maps: Maps | None) -> tuple[Tensor, Tensor]:
+            frame = Frame.of(summary, method, maps, names)
+            trial, scores, weight = rehearsal(method, frame, policy.for_maps(), deadline)
+            rehearsed.append(trial)
+            return scores, weight
+
+        maps = choose_maps(summary, spec, policy, judge)
     frame = method.frame(summary, maps, names)
     z, scale = frame.summary, frame.scale
+    context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
     search = Search(
         z.rows,
         z.weight,
         method.scores,
-        policy=method.search_policy,
+        policy=method.policy,
         seed=seed,
         labels=z.labels,
-        **search_context(run, policy, spec, z, seed),
+        **context,
     )
     given = relative_bandwidth(check_bandwidth(spec.bandwidth, len(scale), method.rules), scale)
     chosen = _choose(search, method, z, given, frame.box)
-    warn_if_late(search)
+    if search.was_late:
+        warn(
+            f"time_limit has ended the search after {len(search.values)} candidates; the plan is "
+            "the best of them. Give more time, or a plan (plan=…)",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+    slopes = frame.log_slopes if method.judges_rows else lambda z: z.new_zeros(len(z))
     choice = method.settled(chosen, search, z, given)
     measure = search.measure(choice.base, choice.bandwidth, z.moments)
     size = None if spec.open_ended or spec.is_given else n
@@ -476,16 +343,15 @@ def select(
         measure=measure,
         features=method.features(choice, measure, z, size),
         reach=method.reach(choice, measure, z.moments.ends),
-        measurement=method.measurement(choice),
-        rank=method.rank(choice),
+        measurement=str(choice.measurement),
+        rank=choice.rank,
         ridge=choice.ridge or 0.0,
         min_trace=policy.min_trace,
         background=method.background(choice, frame),
         background_spread=policy.background_spread,
         tolerance=method.tolerance,
         n_rows=len(z.rows),
-        trials=rehearsed
-        + search.trials(chosen, scale, lambda rows: method.log_units(frame, search, rows)),
+        trials=(*rehearsed, *search.trials(chosen, scale, slopes)),
         axes=frame.axes,
         noise=frame.noise,
         columns=maps,
@@ -510,15 +376,9 @@ class Frame:
     noise: Tensor | None = None
 
     @classmethod
-    def of(
-        cls,
-        summary: Summary,
-        spec: ModelSpec,
-        maps: Maps | None,
-        policy: SelectionPolicy,
-        names: Sequence[str] | None,
-    ) -> "Frame":
-        """The frame of a specification, given the maps."""
+    def of(cls, summary: Summary, method: Method, maps: Maps | None, names: Names) -> "Frame":
+        """The frame of a method's specification, given the maps."""
+        spec, policy = method.spec, method.policy
         d = summary.rows.shape[1]
         ends = spec.box_ends(d, policy) if maps is None else None
         if maps is not None:
@@ -532,11 +392,6 @@ class Frame:
         box = None if ends is None else (ends - location) / scale
         return cls(maps, location, scale, summary.standardized(location, scale), box)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether all ends of a box are known."""
-        return self.box is not None and not bool(self.box.isnan().any())
-
     def log_slopes(self, z: Tensor) -> Tensor:
         """Logarithm, of shape (n,), of dz/dx at z of shape (n, d)."""
         log_slope = -self.scale.log().sum().expand(len(z))
@@ -545,51 +400,26 @@ class Frame:
         table = MapTable.of(self.maps)
         return log_slope + table(table.inverse(self.location + self.scale * z))[1]
 
-    def log_units(self, search: Search, rows: int) -> float:
-        """Mean of −log dz/dx over the held-out rows of a search."""
-        z = torch.cat([split.valid for split in search.splits[rows]])
-        return -weighted_mean(self.log_slopes(z), search.held_out_weight(rows))
 
+def rehearsal(
+    method: Method, frame: "Frame", policy: SelectionPolicy, deadline: float
+) -> tuple[Trial, Tensor, Tensor]:
+    """Gaussian mixture of a few rows behind maps, with held-out log-densities and weights.
 
-class Rehearsal:
-    """Gaussian mixtures of a few rows, one for each choice of maps.
-
-    Called with maps, it returns the held-out log-densities of the mixture, in the units of the
-    data, and the weights of the held-out rows. These rows are the same for all maps. Where maps
-    are chosen, Fourier features add little to a mixture. `trials` are the mixtures found.
+    Log-densities are in the units of the data; held-out rows are the same for all maps. Where maps
+    are chosen, Fourier features add little to a mixture.
     """
 
-    def __init__(
-        self,
-        summary: Summary,
-        spec: ModelSpec,
-        policy: SelectionPolicy,
-        compute: ComputeConfig,
-        seed: int,
-        names: Sequence[str] | None,
-        deadline: float,
-    ) -> None:
-        self.summary, self.spec, self.policy = summary, spec, policy
-        self.compute, self.seed, self.names, self.deadline = compute, seed, names, deadline
-        self.trials: tuple[Trial, ...] = ()
+    def scores(measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
+        slopes = frame.log_slopes(split.valid)
+        return method.log_held_out(torch.zeros(()), measure, split) + slopes
 
-    def __call__(self, maps: Maps | None) -> tuple[Tensor, Tensor]:
-        """Log-densities (n,) of held-out rows, and their weights."""
-        policy, spec = self.policy, self.spec
-        frame = Frame.of(self.summary, spec, maps, policy, self.names)
-        method = METHODS[spec.method](spec, policy, self.compute, self.seed)
-        z = frame.summary
-        search = Search(
-            z.rows, z.weight, method.scores, policy=policy, seed=self.seed, deadline=self.deadline
-        )
-        choice = bare(method.unsearched(search.mixture, search.within, z.moments.count))
-        splits, weight = search.splits[search.fine], search.held_out_weight(search.fine)
-        held_out = torch.cat([split.valid for split in splits])
-        scores = search.scores(choice, search.fine) + frame.log_slopes(held_out)
-        name = "columns as they are" if maps is None else "columns mapped"
-        n = search.n_rows(search.fine)
-        self.trials += (Trial(f"{name}: {choice.base}", n, weighted_mean(scores, weight)),)
-        return scores, weight
+    z = frame.summary
+    search = Search(z.rows, z.weight, scores, policy=policy, seed=method.seed, deadline=deadline)
+    choice, rows = Choice(search.mixture, search.within, bare=True), search.fine
+    name = "columns as they are" if frame.maps is None else "columns mapped"
+    found = Trial(f"{name}: {choice.base}", search.n_rows(rows), search.value(choice, rows))
+    return found, search.scores(choice, rows), search.held_out_weight(rows)
 
 
 def _choose(
@@ -615,39 +445,3 @@ def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
         return True
     one = len(bases) == 1 and bases[0].n_components > 0
     return one and (spec.method == "closed_form" or fixed(spec.ridge) is not None)
-
-
-def warn_if_late(search: Search) -> None:
-    """Say that a search was ended by its time limit."""
-    if search.was_late:
-        warn(
-            f"time_limit has ended the search after {len(search.values)} candidates; the plan is "
-            "the best of them. Give more time, or a plan (plan=…)",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-
-
-def search_context(
-    run: Run | None,
-    policy: SelectionPolicy,
-    spec: object,
-    z: Summary,
-    seed: int,
-) -> dict[str, Any]:
-    """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
-    if run is None:
-        return {}
-    file, known = run.file("search"), {}
-    rows = z.rows, z.weight, z.labels
-    identity = fingerprint(rows=rows, parameters=(spec, policy), seed=seed)
-    if file is not None and (saved := file.load(identity)) is not None:
-        with file.restoring():
-            known = {str(name): scores.double() for name, scores in saved["known"].items()}
-
-    def report(name: str, value: float) -> None:
-        run.say(f"{run.seconds:6.1f} s  {name}: held-out log-likelihood {value:.5f}")
-        if file is not None:
-            file.save({"known": dict(known)}, identity)
-
-    return {"deadline": run.deadline(policy.search_share), "known": known, "report": report}

@@ -5,6 +5,7 @@ behind an encoder, with random states.
 """
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,14 +16,15 @@ from torch import Tensor
 from qaffde.nn import (
     BornDensity,
     Density,
-    DensityMatrix,
     FourierFeatures,
     StandardizedDensity,
 )
 from qaffde.nn.encoded import EncodedDensity, ImageCoder
 from qaffde.parameters import DOUBLE, ComputeConfig, Seed, generator_from
-from qaffde.selection.plan import Fitted, Plan
-from qaffde.selection.summary import as_source
+from qaffde.schema import Schema
+from qaffde.selection.likelihood import maximized_state
+from qaffde.selection.plan import NOT_PLAIN, Fitted, Plan
+from qaffde.selection.sources import as_source
 from qaffde.training import train
 from qaffde.training.classes import (
     ROUGH,
@@ -34,18 +36,28 @@ from qaffde.training.classes import (
 )
 from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
-from qaffde.training.likelihood import (
-    MAX_COORDINATES,
-    START_ROWS,
-    Whitening,
-    maximize_likelihood,
-    whiten,
-)
+from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 from qaffde.training.run import History, Run, hold_out
 
-BATCH_SIZE = 256
+BATCH_SIZE, BLOCK = 256, 8192
+"""Labeled rows of a batch, and those that are put into units at once."""
 MIXED_SHARE = 0.1
 """Size of the mixed part of a start beside its pure part: amplitude, not probability."""
+
+
+def check_plan(plan: object, method: str, d: int, schema: Schema | None = None) -> Plan:
+    """The plan, if it is one of this method for rows of d columns with these kinds."""
+    if not isinstance(plan, Plan):
+        raise ValueError(
+            f"plan={plan!r} must be a Plan: the plan_ of a fit, or what select returns"
+        )
+    if plan.method != method:
+        raise ValueError(f"the plan is one of {plan.method}; this estimator needs {method}")
+    if plan.n_dims != d:
+        raise ValueError(f"the plan is one of {plan.n_dims} columns, but X has {d}")
+    if plan.schema is None and schema is not None and not schema.is_real:
+        raise ValueError(f"{NOT_PLAIN}; fit without plan")
+    return plan
 
 
 def solve(
@@ -81,7 +93,7 @@ def solve(
     if isinstance(rows, Sums | ClassSums):
         return plan.read(rows)
     if isinstance(rows, LabeledRows) and plan.measurement != "gradient":
-        return plan.read(plan.class_sums(rows))
+        return plan.read(class_sums(plan, rows))
     seed = generator_from(random_state).initial_seed()
     config = TrainingConfig() if training is None else training
     if isinstance(rows, LabeledRows):
@@ -97,47 +109,19 @@ def solve(
     return plan.complete(space.density(state).cpu(), effective_count(weight))
 
 
-def maximized_state(
-    plan: Plan,
-    Z: Tensor,
-    weight: Tensor,
-    training: TrainingConfig,
-    compute: ComputeConfig,
-    seed: int,
-    run: Run,
-) -> tuple[Whitening, DensityMatrix, History]:
-    """The coordinates, and the state in them that maximizes the likelihood."""
-    generator = torch.Generator().manual_seed(seed)
-    relative, first = relative_weight(weight, run), first_rows(Z, weight, run)
-
-    def begin() -> tuple[Whitening, DensityMatrix]:
-        space = whiten(plan.features, plan.base_law, plan.ridge, plan.tolerance)
-        space = space.to(compute.device)
-        rank = space.resolve_rank(plan.rank)
-        if training.initialization == "random":
-            state = DensityMatrix.draw(len(space.level), rank, generator)
-            return space, state.to(compute.device)
-        return space, space.start(*first, rank)
-
-    space, state = run.peers.first(begin)
-    history = maximize_likelihood(space, state, Z, relative, training, generator, run)
-    return space, state, history
+def class_sums(plan: Plan, rows: LabeledRows) -> ClassSums:
+    """Sufficient statistics of labeled rows, for a closed form."""
+    return ClassSums.of(plan.features, projected(plan, rows))
 
 
-def first_rows(Z: Tensor, weight: Tensor, run: Run) -> tuple[Tensor, Tensor]:
-    """Rows and weights that a closed form starts from: the same number from each process."""
-    n = run.peers.share_of(START_ROWS)
-    parts = run.peers.gather(lambda: (Z[:n], weight[:n]))
-    return torch.cat([rows for rows, _ in parts]), torch.cat([mass for _, mass in parts])
+def projected(plan: Plan, rows: LabeledRows) -> LabeledRows:
+    """Labeled rows in the units of a plan, without a second copy in double precision.
 
-
-def relative_weight(weight: Tensor, run: Run) -> Tensor:
-    """Weights of mean one over the rows of all processes."""
-    parts = run.peers.gather(lambda: (float(weight.sum()), len(weight)))
-    total, n = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    if run.peers.size == 1:
-        return weight * (n / total)
-    return weight * (len(weight) * run.peers.size / total)
+    All values beyond some size are as far: the cosine of infinity is not a number.
+    """
+    far = torch.finfo(torch.float64).max ** 0.25
+    blocks = (plan.standardize(x.double()) for x in rows.X.split(BLOCK))
+    return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
 
 
 def train_classes(
@@ -159,7 +143,7 @@ def train_classes(
     space = Whitening.of(features, measure, G, ridge=plan.ridge, tolerance=plan.tolerance)
     rank, n = space.resolve_rank(plan.rank), len(space.level)
     if coder is None:
-        rows = plan.projected(rows)
+        rows = projected(plan, rows)
         start = _closed_form_start(plan, space, G, rows.part(chosen), rank)
     else:
         start = torch.randn(rows.n_classes, rank, n, generator=generator, dtype=torch.float64)

@@ -1,29 +1,24 @@
-"""Sources of the rows of a fit, and their additive statistics.
+"""Additive statistics of the rows of a fit, the units they give, and where rows come from.
 
-A :class:`Source` passes over its parts and adds up the results of a task; a :class:`Summary`
-holds counts, ends, moments and a uniform sample.
+A :class:`Summary` holds counts, ends, moments and a uniform sample. A :class:`Source` passes over
+its parts and adds up the results of a task; those that read as they go are in
+:mod:`~qaffde.selection.sources` and :mod:`qaffde.distributed`.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from hashlib import blake2b
-from itertools import chain, islice
 from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import _get_feature_names
 from torch import Tensor
 
-from qaffde.parameters import Seed, generator_from
 from qaffde.schema import Schema
-from qaffde.streams import Block, Chunks, as_chunks
-from qaffde.streams.blocks import checked
 from qaffde.training.closed_form import effective_count, joint_count
 from qaffde.training.run import ALONE, Peers
 
@@ -86,17 +81,13 @@ class Moments:
         weight = self.weight + other.weight
         share, step = other.weight / weight, other.mean - self.mean
         between, gaps = share * (1 - share) * step[:, None] * step, self.gaps + other.gaps
+        lower, upper = torch.stack([self.ends, other.ends], 1)
         known = ((other.weight - other.gaps) / (weight - gaps)) if gaps.any() else share
         return Moments(
             self.n + other.n,
             weight,
             joint_count((self.weight, self.count), (other.weight, other.count)),
-            torch.stack(
-                [
-                    torch.minimum(self.ends[0], other.ends[0]),
-                    torch.maximum(self.ends[1], other.ends[1]),
-                ]
-            ),
+            torch.stack([lower.amin(0), upper.amax(0)]),
             self.mean + known * step,
             torch.lerp(self.covariance, other.covariance, share) + between,
             gaps,
@@ -104,30 +95,22 @@ class Moments:
 
     def scaled(self, factor: float) -> "Moments":
         """Estimate of the moments of `factor` times as many rows."""
-        return replace(
-            self,
-            n=round(factor * self.n),
-            weight=factor * self.weight,
-            count=factor * self.count,
-        )
+        weight, count = factor * self.weight, factor * self.count
+        return replace(self, n=round(factor * self.n), weight=weight, count=count)
 
     def standardized(self, location: Tensor, scale: Tensor) -> "Moments":
         """Moments of the rows in the units z = (x − location) / scale."""
-        return replace(
-            self,
-            ends=(self.ends - location) / scale,
-            mean=(self.mean - location) / scale,
-            covariance=self.covariance / scale / scale[:, None],
-        )
+        ends, mean = (self.ends - location) / scale, (self.mean - location) / scale
+        covariance = self.covariance / scale / scale[:, None]
+        return replace(self, ends=ends, mean=mean, covariance=covariance)
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
     """Moments of all rows and a uniform sample of them; summaries of disjoint parts add up.
 
-    Every row has a random key, and the sample holds the rows with the smallest keys. Keys are
-    drawn from a seed and the content of a part, so the sample does not depend on who reads a part
-    or when.
+    The sample holds the rows with the smallest random keys. These are drawn from a seed and the
+    content of a part, so the sample does not depend on who reads it or when.
 
     Parameters
     ----------
@@ -210,24 +193,14 @@ class Summary:
     def _thinned(self) -> "Summary":
         if len(self.keys) <= self.max_rows:
             return self
-        return self._subset(
-            self.keys.topk(self.max_rows, largest=False, sorted=False)[1].sort()[0]
-        )
+        smallest = self.keys.topk(self.max_rows, largest=False, sorted=False)[1]
+        return self._subset(smallest.sort()[0])
 
     def _subset(self, chosen: Tensor) -> "Summary":
-        return replace(
-            self,
-            rows=self.rows[chosen],
-            weight=self.weight[chosen],
-            keys=self.keys[chosen],
-            labels=None if self.labels is None else self.labels[chosen],
-        )
+        labels = None if self.labels is None else self.labels[chosen]
+        rows, weight, keys = self.rows[chosen], self.weight[chosen], self.keys[chosen]
+        return replace(self, rows=rows, weight=weight, keys=keys, labels=labels)
 
-
-MANY_ROWS = 1_000_000
-"""Rows of a stream that a likelihood is maximized on."""
-TOO_FEW = "fewer than two rows have a positive sample_weight; a density needs at least two"
-NONE_LEFT = "no row has a positive weight; an iterator can be read once only"
 
 Part = tuple[Tensor, Tensor, Sequence[int]]
 """Rows of shape (n, d), positive weights of shape (n,) and the numbers of the rows."""
@@ -240,14 +213,22 @@ def accept(rows: Tensor, number: Sequence[int]) -> None:
     """Check that accepts all rows."""
 
 
+def summarize_part(part: Part, *, check: Check = accept, **options: Any) -> Summary:
+    """Summary of the rows of a part, which are checked before."""
+    rows, weight, number = part
+    check(rows, number)
+    return Summary.of(rows, weight, **options)
+
+
 class Source(ABC):
     """Rows of a fit, which reads them at most twice.
 
     Attributes
     ----------
-    n_columns : int
-    names : sequence of str or None
-        Of the columns.
+    n_columns, names : int, sequence of str or None
+        Number and names of the columns.
+    max_rows : int
+        Of the sample of a summary.
     partly_seen : bool
         Whether the summary has seen only some of the rows.
     peers : Peers
@@ -258,6 +239,7 @@ class Source(ABC):
 
     n_columns: int
     names: Sequence[str] | None
+    max_rows = SAMPLE_ROWS
     partly_seen = False
     peers: Peers = ALONE
     schema: Schema | None = None
@@ -267,18 +249,16 @@ class Source(ABC):
         """Known ends of real columns, a pair for each column; None where none has any."""
         return None if self.schema is None else self.schema.ends
 
+    def task(self, seed: int, check: Check) -> Callable[[Part], Summary]:
+        """Task that checks a part of the rows and summarizes it."""
+        options: dict[str, Any] = {"max_rows": self.max_rows, "schema": self.schema}
+        return partial(summarize_part, check=check, seed=seed, **options)
+
     @abstractmethod
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
-        """Summary of the rows.
+        """Summary of the rows, with a sample by the seed.
 
-        Parameters
-        ----------
-        seed : int
-            Of the sample.
-        check : Check
-            Rejects rows that the fit cannot have.
-        brief : bool
-            Whether a few rows will do.
+        The check rejects rows that the fit cannot have; if it is `brief`, a few rows will do.
         """
 
     @abstractmethod
@@ -308,190 +288,28 @@ class MemorySource(Source):
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, those of the peers included."""
-        return self._together(lambda: _summary(self.part, check, seed, self.max_rows, self.schema))
+        return self.total(self.task(seed, check))
 
     def total(self, task: Callable[[Part], Value]) -> Value:
         """The task on all rows, those of the peers included."""
-        return self._together(lambda: task(self.part))
-
-    def _together(self, work: Callable[[], Value]) -> Value:
-        """Result of some work, added up over the peers."""
         if self.peers.size == 1:
-            return work()
-        return reduce(add, self.peers.gather(work))
+            return task(self.part)
+        return reduce(add, self.peers.gather(lambda: task(self.part)))
 
     def rows(self, seed: int) -> tuple[Tensor, Tensor]:
         """The rows of this process."""
         return self.part[:2]
 
 
-class ChunkSource(Source):
-    """Rows that are read a block at a time, of which there must be a `minimum`.
-
-    A summary reads all of them where they can be read again. Of an iterator it keeps the first
-    rows until they are summed together with the rest.
-    """
-
-    def __init__(self, chunks: Chunks, minimum: int = 2, max_rows: int = SAMPLE_ROWS) -> None:
-        self.chunks, self.minimum, self.max_rows = chunks, minimum, max_rows
-        self.n_columns, self.names = chunks.n_columns, chunks.names
-        self.unread: Iterator[Block] | None = None
-
-    def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
-        """Summary of all rows, or of the first ones of those that can be read once."""
-        if self.chunks.again:
-            blocks: Iterable[Block] = self.chunks.blocks("looking at the rows")
-        else:
-            blocks = self._first(self.minimum if brief else self.max_rows)
-        found = (
-            _summary(_part(block), check, seed, self.max_rows, self.schema)
-            for block in blocks
-            if len(block.weight)
-        )
-        return _enough(_until(found, self.minimum) if brief else found, self.minimum)
-
-    def total(self, task: Callable[[Part], Value]) -> Value:
-        """Sum of the task over all blocks."""
-        blocks = self.chunks.blocks("adding up") if self.unread is None else self.unread
-        self.unread = None
-        return reduce(add, map(task, self._parts(blocks)))
-
-    def rows(self, seed: int) -> tuple[Tensor, Tensor]:
-        """A sample: all rows have the same chance, or the first ones of an iterator are taken."""
-        sample = ChunkSource(self.chunks, self.minimum, MANY_ROWS).summarize(seed)
-        return sample.rows, sample.weight
-
-    def _first(self, n: int) -> list[Block]:
-        """Blocks with at least `n` rows, which stay unread."""
-        blocks = self.chunks.blocks("adding up")
-        held: list[Block] = []
-        while sum(len(block.weight) for block in held) < n:
-            block = next(blocks, None)
-            if block is None:
-                break
-            held.append(block)
-        following = list(islice(blocks, 1))
-        self.partly_seen = bool(following)
-        self.unread = chain(held, following, blocks)
-        return held
-
-    def _parts(self, blocks: Iterable[Block]) -> Iterator[Part]:
-        """Parts of the blocks that have rows, of which there must be enough."""
-        n = 0
-        held: list[Part] = []
-        for block in blocks:
-            if not len(block.weight):
-                continue
-            n += len(block.weight)
-            held.append(_part(block))
-            if n >= self.minimum:
-                yield from held
-                held = []
-        if n < self.minimum:
-            raise ValueError(TOO_FEW if self.minimum > 1 else NONE_LEFT)
-
-
-def summarize(
-    X: Any,
-    sample_weight: ArrayLike | None = None,
-    *,
-    columns: Any = None,
-    random_state: Seed = None,
-    max_rows: int = SAMPLE_ROWS,
-) -> Summary:
-    """Additive statistics of rows: counts, ends, moments and a uniform sample.
-
-    Summaries of disjoint parts of the rows add up to the summary of all rows.
-
-    Parameters
-    ----------
-    X : array-like of shape (n, d), a source of chunks, or Source
-        Chunks as :func:`qaffde.streams.chunks` makes them; for a Dask collection, a
-        :class:`qaffde.distributed.DaskSource`.
-    sample_weight : array-like of shape (n,), optional
-    columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default=None
-        Kinds of the columns of a table in memory, which may have gaps then, as in
-        :class:`qaffde.QAFFDE`. By default all are real and none has a gap.
-    random_state : int, RandomState instance or None, default=None
-        Of the sample.
-    max_rows : int, default=100_000
-        Rows of the sample.
-
-    Returns
-    -------
-    Summary
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> whole = summarize(X)
-    >>> parts = summarize(X[:200]) + summarize(X[200:])
-    >>> whole.moments.n, torch.allclose(whole.moments.mean, parts.moments.mean)
-    (500, True)
-    """
-    seed = generator_from(random_state).initial_seed()
-    schema = None if columns is None else Schema.infer(X, columns)
-    return as_source(X, sample_weight, max_rows=max_rows, schema=schema).summarize(seed)
-
-
-def as_source(
-    X: Any,
-    sample_weight: ArrayLike | None = None,
-    *,
-    minimum: int = 1,
-    max_rows: int = SAMPLE_ROWS,
-    schema: Schema | None = None,
-) -> Source:
-    """Source of rows that need no check by an estimator; a schema encodes those in memory."""
-    if isinstance(X, Source):
-        return X
-    chunks = as_chunks(X, sample_weight)
-    if chunks is not None:
-        return ChunkSource(chunks, minimum, max_rows)
-    names = _get_feature_names(X)
-    rows = np.ascontiguousarray(X if schema is None else schema.encode(X), dtype=np.float64)
-    if rows.ndim != 2:
-        raise ValueError(f"rows must be of shape (n, d), got {rows.shape}")
-    weight = (
-        np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
-    )
-    block = checked(rows, weight, 0, names, gaps=schema is not None)
-    if len(block.weight) < minimum:
-        raise ValueError(TOO_FEW if minimum > 1 else NONE_LEFT)
-    values = torch.tensor(block.rows), torch.tensor(block.weight)
-    return MemorySource(*values, names=names, max_rows=max_rows, schema=schema)
-
-
-def _summary(part: Part, check: Check, seed: int, max_rows: int, schema: Schema | None) -> Summary:
-    rows, weight, number = part
-    check(rows, number)
-    return Summary.of(rows, weight, seed, max_rows, schema=schema)
-
-
-def _enough(summaries: Iterable[Summary], minimum: int) -> Summary:
-    """Sum of summaries, which must hold enough rows."""
-    total: Summary | None = None
-    for summary in summaries:
-        total = summary if total is None else total + summary
-    if total is None or total.moments.n < minimum:
-        raise ValueError(TOO_FEW if minimum > 1 else NONE_LEFT)
-    return total
-
-
-def _until(summaries: Iterable[Summary], n: int) -> Iterator[Summary]:
-    """Summaries of the first rows, until there are `n` of them."""
-    for summary in summaries:
-        yield summary
-        n -= summary.moments.n
-        if n <= 0:
-            return
-
-
-def _part(block: Block) -> Part:
-    return torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
-
-
 Names = Sequence[str] | None
+BEYOND, FINEST = 1e12, 1e-12
+"""Deviations of a value, and of a bandwidth, that a fit can hold beside those of all others."""
+MIN_DIGITS = 0.01
+"""Rounding error of the values, in standard deviations, that is too much."""
+FAR = 20.0
+"""Ratio of standard deviation and central spread beyond which a few rows make the former."""
+FEW = 0.01
+"""Share of the rows that may be moved nearer to the others."""
 
 
 def units(
@@ -505,27 +323,49 @@ def units(
     location, scale = moments.mean, moments.covariance.diagonal().sqrt()
     constant = moments.ends[0] == moments.ends[1]
     if constant.any() and bandwidth is None:
-        _complain_constant(constant, names)
-    _complain_digits(location, torch.where(constant, torch.inf, scale), names)
+        columns = ", ".join(_name(names, int(i)) for i in constant.nonzero()[:, 0])
+        raise ValueError(
+            f"constant column: {columns}. A constant has no density; drop it, or smooth it "
+            "with base_measure='kernel' and bandwidth as a number"
+        )
+    _check_digits(location, torch.where(constant, torch.inf, scale), names)
     if bandwidth is not None:
         scale = torch.where(constant, bandwidth, scale)
     if not (location.isfinite() & scale.isfinite()).all():
         raise ValueError(
             "the values are so large that their variance overflows; divide the columns first"
         )
-    if bandwidth is None:
-        _complain_copies(moments.standardized(location, scale), names)
+    correlation = (moments.covariance / scale / scale[:, None]).abs().fill_diagonal_(0.0)
+    if bandwidth is None and moments.n > 2 and correlation.max() > 1 - 1e-14:
+        first, second = divmod(int(correlation.argmax()), len(scale))
+        raise ValueError(
+            f"columns {_name(names, first)} and {_name(names, second)} are copies of "
+            "each other up to units, to seven digits or more: their joint density does not exist; "
+            "drop one, or smooth them with base_measure='kernel' and bandwidth as a number"
+        )
     return location, scale
 
 
-BEYOND, FINEST = 1e12, 1e-12
-"""Deviations of a value, and of a bandwidth, that a fit can hold beside those of all others."""
-MIN_DIGITS = 0.01
-"""Rounding error of the values, in standard deviations, that is too much."""
-FAR = 20.0
-"""Ratio of standard deviation and central spread beyond which a few rows make the former."""
-FEW = 0.01
-"""Share of the rows that may be moved nearer to the others."""
+def _check_digits(location: Tensor, scale: Tensor, names: Names) -> None:
+    """Reject columns whose variation float64 cannot hold."""
+    if (scale == 0).any():
+        column = _name(names, int((scale == 0).nonzero()[0]))
+        raise ValueError(
+            f"the values of column {column} differ by so little that their variance underflows; "
+            "multiply the column first"
+        )
+    coarse = location.abs() * torch.finfo(location.dtype).eps > MIN_DIGITS * scale
+    if coarse.any():
+        i = int(coarse.nonzero()[0])
+        raise ValueError(
+            f"the values of column {_name(names, i)} lie around {float(location[i]):.3g} and "
+            f"differ by {float(scale[i]):.3g} only: float64 keeps too few digits; subtract "
+            "a constant from the column before it is stored as float64"
+        )
+
+
+def _name(names: Names, column: int) -> str:
+    return str(column) if names is None else repr(str(names[column]))
 
 
 def robust_units(
@@ -601,45 +441,3 @@ def box_units(ends: Tensor) -> tuple[Tensor, Tensor]:
     """Location and scale of the uniform law between `ends` of shape (2, d)."""
     lower, upper = ends
     return (lower + upper) / 2, (upper - lower) / math.sqrt(12)
-
-
-def _complain_constant(constant: Tensor, names: Names) -> None:
-    columns = ", ".join(_name(names, int(i)) for i in constant.nonzero()[:, 0])
-    raise ValueError(
-        f"constant column: {columns}. A constant has no density; drop it, or smooth it "
-        "with base_measure='kernel' and bandwidth as a number"
-    )
-
-
-def _complain_digits(location: Tensor, scale: Tensor, names: Names) -> None:
-    """Reject columns whose variation float64 cannot hold."""
-    if (scale == 0).any():
-        column = _name(names, int((scale == 0).nonzero()[0]))
-        raise ValueError(
-            f"the values of column {column} differ by so little that their variance underflows; "
-            "multiply the column first"
-        )
-    coarse = location.abs() * torch.finfo(location.dtype).eps > MIN_DIGITS * scale
-    if coarse.any():
-        i = int(coarse.nonzero()[0])
-        raise ValueError(
-            f"the values of column {_name(names, i)} lie around {float(location[i]):.3g} and "
-            f"differ by {float(scale[i]):.3g} only: float64 keeps too few digits; subtract "
-            "a constant from the column before it is stored as float64"
-        )
-
-
-def _complain_copies(moments: Moments, names: Names) -> None:
-    """Reject columns that repeat one another exactly: their joint density does not exist."""
-    correlation = moments.covariance.abs().fill_diagonal_(0.0)
-    if moments.n > 2 and correlation.max() > 1 - 1e-14:
-        i, j = np.unravel_index(int(correlation.argmax()), correlation.shape)
-        raise ValueError(
-            f"columns {_name(names, int(i))} and {_name(names, int(j))} are copies of "
-            "each other up to units, to seven digits or more: their joint density does not exist; "
-            "drop one, or smooth them with base_measure='kernel' and bandwidth as a number"
-        )
-
-
-def _name(names: Names, column: int) -> str:
-    return str(column) if names is None else repr(str(names[column]))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
-from qaffde.selection.columns import bounded_maps, learned_maps
+from qaffde.selection.columns import bounded_maps, known_ends, learned_maps
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.summary import Summary, robust_units
 
@@ -29,25 +29,14 @@ def table_columns(
 ) -> list[TableColumn]:
     """Columns of a table as parts.
 
-    Parameters
-    ----------
-    rows : Summary
-        Of rows as :class:`~qaffde.schema.Schema` encodes them.
-    kinds : sequence of Kind
-    policy : SelectionPolicy
-    seed : int
-    mapped : bool
-        Whether real columns have maps to normal scores.
-    auto : bool
-        Whether those stay as they are that a Gaussian fits as well.
+    `rows` are those as :class:`~qaffde.schema.Schema` encodes them. Real columns may be `mapped`
+    to normal scores, but for those that a Gaussian fits as well, if the choice is `auto`.
     """
 
     def real(x: Tensor, kind: Real, name: str) -> RealColumn:
         known = ~x.isnan()
-        ends = torch.tensor(
-            [[math.nan if end is None else end] for end in (kind.lower, kind.upper)],
-            dtype=torch.float64,
-        )
+        outer = [[math.nan if end is None else end] for end in (kind.lower, kind.upper)]
+        ends = torch.tensor(outer, dtype=torch.float64)
         if not is_varied(x[known]):
             return _about(x[known], ends[:, 0])
         summary = Summary.of(x[known, None].contiguous(), rows.weight[known], seed)
@@ -83,7 +72,7 @@ def _about(known: Tensor, ends: Tensor) -> RealColumn:
     """Map of a column that has known ends (2,) but one value only, or none: two knots about it."""
     if ends.isnan().all():
         return RealColumn()
-    outer = torch.where(ends.isnan(), ends.new_tensor([-torch.inf, torch.inf]), ends)
+    outer = known_ends(ends)
     middle = ends.mean() if outer.isfinite().all() else ends.nanmean()
     value = known[0] if len(known) else middle
     width = (LONELY * value.abs()).clamp(min=1).minimum((outer[1] - outer[0]) / 4)

@@ -10,37 +10,47 @@ conditional means and covariances (Ghahramani and Jordan, 1994).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
+from operator import add
 
 import torch
-from sklearn.cluster import KMeans
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
-from qaffde.nn import CircleFactor, CodeFactor, Factor, GaussianMeasure, Part
+from qaffde.nn import (
+    BornMixture,
+    CircleFactor,
+    CodeFactor,
+    Factor,
+    FactoredMixture,
+    GaussianMeasure,
+    Part,
+)
+from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
+from qaffde.selection.base_measure import (
+    CLUSTER_ROWS,
+    Prior,
+    cluster,
+    draw_seed,
+    iterated,
+)
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.training.closed_form import effective_count
 
 SCATTER = 1e-2
 """Variance of the one row that the prior of each component is worth."""
-TOLERANCE = 1e-5
-"""Nats that an iteration must gain."""
-START_ROWS, CLUSTER_ITER = 20_000, 10
+BLOCK = 8192
+"""Rows that statistics are added up over."""
 
 
 @dataclass(frozen=True)
 class CodeLaw:
     """How masses of codes are estimated from counts.
 
-    Parameters
-    ----------
-    has_order : bool
-        Whether neighbors are alike: counts of integers are smoothed by a Gaussian kernel.
-    strength : float
-        Rows that the masses over all components are worth in each component.
-    width : float
-        Of the kernel, in Silverman's bandwidths.
+    Where neighbors are alike (`has_order`), counts are smoothed by a Gaussian kernel of this
+    `width`, in Silverman's bandwidths. The masses over all components are worth `strength` rows in
+    each component.
     """
 
     has_order: bool
@@ -71,15 +81,7 @@ class CodeLaw:
 
 
 class TableRows:
-    """Weighted rows of parts.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n, q)
-        Lines in units of their deviation; NaN where a part is missing.
-    weight : Tensor of shape (n,)
-    parts : sequence of Part
-    """
+    """Weighted rows of parts (n, q), NaN where one is missing; lines are in units of deviation."""
 
     def __init__(self, x: Tensor, weight: Tensor, parts: Sequence[Part]) -> None:
         self.x, self.weight, self.parts = x, weight, tuple(parts)
@@ -97,12 +99,12 @@ class TableRows:
     @cached_property
     def others(self) -> list[tuple[Part, Tensor, Tensor]]:
         """Of each other part its kind, which rows have it, and its values there."""
-        found = []
-        for k, part in enumerate(self.parts):
-            if not part.is_line:
-                known = ~self.x[:, k].isnan()
-                found.append((part, known, self.x[known, k]))
-        return found
+        known = ~self.x.isnan()
+        return [
+            (part, known[:, k], self.x[known[:, k], k])
+            for k, part in enumerate(self.parts)
+            if not part.is_line
+        ]
 
     @cached_property
     def patterns(self) -> list[tuple[list[int], list[int], Tensor, Tensor]]:
@@ -112,7 +114,7 @@ class TableRows:
             for have, lack, rows in gap_patterns(self.lines)
         ]
 
-    def select(self, rows: Tensor) -> "TableRows":
+    def select(self, rows: Tensor | slice) -> "TableRows":
         """Some of the rows."""
         return TableRows(self.x[rows], self.weight[rows], self.parts)
 
@@ -136,18 +138,10 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False)
 class TableMixture:
-    """K components of a table.
+    """K components of a table: Gaussians of the lines, and laws of the other parts.
 
-    Parameters
-    ----------
-    parts : tuple of Part
-    weights : Tensor of shape (K,)
-    means, covariances : Tensors of shapes (K, c), (K, c, c)
-        Of the lines.
-    factors : tuple of Factor
-        Of the other parts.
-    laws : tuple of CodeLaw
-        Of the parts that are codes.
+    Means and covariances have the shapes (K, c), (K, c, c); `laws` are those of codes, and
+    `shrinkage` is that of the :class:`Prior` of covariances.
     """
 
     parts: tuple[Part, ...]
@@ -156,6 +150,7 @@ class TableMixture:
     covariances: Tensor
     factors: tuple[Factor, ...]
     laws: tuple[CodeLaw, ...]
+    shrinkage: float = 0.0
 
     @property
     def n_statistics(self) -> int:
@@ -163,6 +158,12 @@ class TableMixture:
         K, c = self.means.shape
         sizes = [part.size or 3 for part in self.parts if not part.is_line]
         return K * (1 + c + c * c + sum(sizes))
+
+    def standardized(self, x: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Parts (n, q) with lines in units, in place."""
+        lines = [k for k, part in enumerate(self.parts) if part.is_line]
+        x[:, lines] = (x[:, lines] - location) / scale
+        return x
 
     def log_terms(self, rows: TableRows) -> Tensor:
         """Logarithm (n, K) of the weighted components at the known parts of the rows."""
@@ -199,37 +200,27 @@ class TableMixture:
         Of missing lines it takes their means and covariances given the known ones.
         """
         K, c = self.means.shape
-        count, first = torch.zeros(K).double(), torch.zeros(K, c).double()
-        second = torch.zeros(K, c, c, dtype=torch.float64)
+        total = torch.zeros(K, 1 + c, 1 + c, dtype=torch.float64)
         for have, lack, number, z in rows.patterns:
-            r = share[number].T
-            size, mean = r.sum(1), r @ z
-            square = (r @ (z[:, :, None] * z[:, None, :]).flatten(1)).reshape(K, *z.shape[1:] * 2)
-            B, offset, rest = self._regression(have, lack)
-            own = torch.einsum("kij,kj->ki", B, mean)
-            count, first = count + size, first + own + size[:, None] * offset
-            cross = own[:, :, None] * offset[:, None, :]
-            second = second + B @ square @ B.mT + cross + cross.mT + size[:, None, None] * rest
-            second = second + (size[:, None] * offset)[:, :, None] * offset[:, None, :]
-        return count, first, second
+            y = torch.cat([torch.ones_like(z[:, :1]), z], 1) if have else z.new_ones(len(z), 1)
+            squares = share[number].T @ (y[:, :, None] * y[:, None, :]).flatten(1)
+            M = squares.reshape(K, y.shape[1], y.shape[1])
+            A, left = self._completion(have, lack)
+            total += A @ M @ A.mT + M[:, :1, :1] * left
+        return total[:, 0, 0], total[:, 1:, 0], total[:, 1:, 1:]
 
-    def _regression(self, have: list[int], lack: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Matrix (K, c, t) and offset (K, c) of the lines given t of them, and what is left."""
-        K, c = self.means.shape
-        B = torch.zeros(K, c, len(have), dtype=torch.float64)
-        B[:, have, range(len(have))] = 1.0
-        offset, rest = torch.zeros(K, c).double(), torch.zeros(K, c, c).double()
+    def _completion(self, have: list[int], lack: list[int]) -> tuple[Tensor, Tensor]:
+        """Means (K, 1 + c, 1 + t) of 1 and the lines given 1 and t of them, and what varies."""
+        (K, c), S = self.means.shape, self.covariances
+        A, left = (torch.zeros(K, 1 + c, n, dtype=torch.float64) for n in (1 + len(have), 1 + c))
+        A[:, [0, *(1 + k for k in have)], range(1 + len(have))] = 1.0
         if lack:
-            S = self.covariances
-            across = S[:, lack][:, :, have]
+            across, rows = S[:, lack][:, :, have], 1 + torch.tensor(lack)
             slope = torch.linalg.solve(S[:, have][:, :, have], across.mT).mT
-            B[:, lack] = slope
-            offset[:, lack] = self.means[:, lack] - torch.einsum(
-                "kij,kj->ki", slope, self.means[:, have]
-            )
-            left = S[:, lack][:, :, lack] - slope @ across.mT
-            rest[:, torch.tensor(lack)[:, None], torch.tensor(lack)] = left
-        return B, offset, rest
+            A[:, rows, 1:] = slope
+            A[:, rows, 0] = self.means[:, lack] - (slope @ self.means[:, have, None])[:, :, 0]
+            left[:, rows[:, None], rows] = S[:, lack][:, :, lack] - slope @ across.mT
+        return A, left
 
     def statistics(self, rows: TableRows, share: Tensor) -> Tensor:
         """Sufficient statistics (K, F) of rows with these weights (n, K) in the components.
@@ -249,27 +240,34 @@ class TableMixture:
                 found.append(counts.index_add_(0, values.long(), share[known]).T)
         return torch.cat(found, 1)
 
+    def total_statistics(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Sufficient statistics (K, F) of weighted rows of parts, a block at a time."""
+        blocks = zip(x.split(BLOCK), weight.split(BLOCK), strict=True)
+        tables = (TableRows(*block, self.parts) for block in blocks)
+        return reduce(add, (self.statistics(rows, self.shares(rows)[0]) for rows in tables))
+
     def maximized(self, statistics: Tensor, unit: float, ridge: float) -> "TableMixture":
         """The likeliest mixture given the statistics (K, F) of rows of mean weight `unit`.
 
         The prior of each component is worth one row. `ridge` is added to the variance of lines.
         """
         K, c = self.means.shape
-        count, first, second, _ = statistics.split(
-            [1, c, c * c, statistics.shape[1] - 1 - c - c * c], 1
-        )
+        count, first, second = statistics[:, : 1 + c + c * c].split([1, c, c * c], 1)
         count = count.clamp(min=0.0)  # rounding, after rows were forgotten
-        size = count + unit
+        size = (count + unit)[:, 0]
         mean = first / count.clamp(min=1e-9 * unit)
         scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
-        covariance = (scatter + scatter.mT) / 2 / size[:, :, None]
-        covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(ridge + SCATTER * unit / size)
-        failed = torch.linalg.cholesky_ex(covariance).info > 0  # collapsed by rounding
-        if failed.any():
-            covariance = torch.where(failed[:, None, None], self.covariances, covariance)
-            mean = torch.where(failed[:, None], self.means, mean)
-        found = replace(self, weights=size[:, 0] / size.sum(), means=mean, covariances=covariance)
-        return found.with_factors(statistics)
+        scatter = (scatter + scatter.mT) / 2
+        scatter.diagonal(dim1=1, dim2=2).add_(SCATTER * unit)
+        lines = Prior(ridge, self.shrinkage).components(
+            size, mean, scatter, self.gaussians(), unit
+        )
+        return self.with_lines(lines).with_factors(statistics)
+
+    def with_lines(self, lines: GaussianMeasure) -> "TableMixture":
+        """The same with other weights and Gaussians."""
+        weights, means = lines.weights, lines.means
+        return replace(self, weights=weights, means=means, covariances=lines.covariances)
 
     def with_factors(self, statistics: Tensor) -> "TableMixture":
         """The same with laws of codes and circles from the statistics (K, F)."""
@@ -280,10 +278,10 @@ class TableMixture:
                 size = part.size if part.kind == "codes" else 3
                 own = statistics[:, start : start + size]
                 start += size
-                is_circle = part.kind == "circle"
-                factors.append(
-                    _circle(*own.T) if is_circle else CodeFactor(next(laws).masses(own).log())
-                )
+                if part.kind == "circle":
+                    factors.append(_circle(*own.T))
+                else:
+                    factors.append(CodeFactor(next(laws).masses(own).log()))
         return replace(self, factors=tuple(factors))
 
     def improved(self, rows: TableRows, ridge: float) -> tuple[float, "TableMixture"]:
@@ -310,6 +308,19 @@ class TableMixture:
     def gaussians(self) -> GaussianMeasure:
         """The lines alone."""
         return GaussianMeasure(self.weights, self.means, self.covariances)
+
+    def modules(self) -> list[nn.Module]:
+        """What has the numbers of the components."""
+        return [*self.factors, self.gaussians()]
+
+    def density(self, location: Tensor, scale: Tensor) -> FactoredMixture:
+        """The density of parts whose lines have these units."""
+        level, lines, c = self.weights.log(), None, len(location)
+        if c:
+            terms = born_terms(constant_form(c), None, self.gaussians())
+            lines = BornMixture(term.affine(location, scale) for term in terms)
+            level = torch.zeros_like(level)
+        return FactoredMixture(self.parts, level, lines, self.factors)
 
     def with_background(self, epsilon: float, spread: float) -> "TableMixture":
         """One more component of weight ε: broad, and with the codes of all others."""
@@ -338,9 +349,8 @@ def _circle(size: Tensor, c: Tensor, s: Tensor) -> CircleFactor:
     """Wrapped normal laws with the first circular moments of the rows."""
     length = (torch.hypot(c, s) / size.clamp(min=1e-300)).clamp(1e-9, 1 - 1e-9)
     deviation = (-2 * length.log()).sqrt() / (2 * math.pi)
-    return CircleFactor(
-        (torch.atan2(s, c) / (2 * math.pi)) % 1, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION)
-    )
+    mean = (torch.atan2(s, c) / (2 * math.pi)) % 1
+    return CircleFactor(mean, deviation.clamp(MIN_DEVIATION, MAX_DEVIATION))
 
 
 def fit_table_mixture(
@@ -349,52 +359,32 @@ def fit_table_mixture(
     laws: Sequence[CodeLaw],
     generator: Generator,
     *,
-    ridge: float,
+    prior: Prior,
     max_iter: int,
     start: TableMixture | None = None,
 ) -> TableMixture:
-    """Mixture by expectation–maximization, from the clusters of k-means.
+    """Mixture by expectation–maximization with parameters as of :func:`fit_mixture`.
 
-    Parameters
-    ----------
-    rows : TableRows
-    n_components : int
-    laws : sequence of CodeLaw
-        Of the parts that are codes.
-    generator : torch.Generator
-    ridge : float
-        Variance that is added to every line of a component.
-    max_iter : int
-    start : TableMixture, optional
-        Where to begin instead.
+    `laws` are those of the parts that are codes. Nothing is extrapolated: in small tables of
+    Gaussians that was worse for held-out rows.
     """
-    state, last = start, -math.inf
-    if state is None or len(state.weights) != n_components:
-        state = _clusters(rows, n_components, laws, generator, ridge)
-    for _ in range(max_iter):
-        value, state = state.improved(rows, ridge)
-        if value - last < TOLERANCE:
-            break
-        last = value
-    return state
+    if start is None or len(start.weights) != n_components:
+        start = _clusters(rows, n_components, laws, generator, prior)
+    start = replace(start, shrinkage=prior.shrinkage)
+    return iterated(lambda state: state.improved(rows, prior.ridge), start, max_iter)
 
 
 def _clusters(
-    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, ridge: float
+    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, prior: Prior
 ) -> TableMixture:
-    """Mixture of the clusters of k-means; missing lines count as the mean."""
-    seed = int(torch.randint(2**31 - 1, (), generator=generator))
-    share = torch.ones(len(rows.x), 1, dtype=torch.float64)
-    if k > 1:
-        where, first = rows.coordinates(laws).numpy(), slice(START_ROWS)
-        model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
-        model.fit(where[first], sample_weight=rows.weight[first].numpy())
-        labels = torch.as_tensor(model.predict(where)).long()
-        share = torch.nn.functional.one_hot(labels, k).double()
-    share = share * rows.weight[:, None]
+    """Mixture of the clusters of the first rows; missing lines count as the mean."""
+    some = rows.select(slice(max(CLUSTER_ROWS, 20 * k)))
+    labels = cluster(some.coordinates(laws), some.weight, k, draw_seed(generator))
+    share = torch.nn.functional.one_hot(labels, k) * some.weight[:, None]
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
+    weights = torch.ones(k, dtype=torch.float64)
     flat = TableMixture(
-        rows.parts, share.sum(0), torch.zeros(k, c).double(), unit, (), tuple(laws)
+        rows.parts, weights, torch.zeros(k, c).double(), unit, (), tuple(laws), prior.shrinkage
     )
-    return flat.maximized(flat.statistics(rows, share), rows.unit, ridge)
+    return flat.maximized(flat.statistics(some, share), rows.unit, prior.ridge)

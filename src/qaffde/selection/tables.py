@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from qaffde.nn import CodeColumn, FourierFeatures, TableColumn
+from qaffde.nn import CodeColumn, TableColumn
 from qaffde.nn.columns import encode_columns
 from qaffde.schema import Schema
-from qaffde.selection.plan import ModelSpec, Plan, Trial
+from qaffde.selection.base_measure import BaseSpec, Prior, constant_feature
+from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import weighted_mean
+from qaffde.selection.search import Shape, Trial, best_shape, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
@@ -34,42 +35,40 @@ def select_mixture(
     schema = Schema.infer(X.numpy(), None) if schema is None else schema
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
     chosen = order[: policy.table_rows]
-    n_components = None if isinstance(spec.base_measure, str) else int(spec.base_measure)
+    is_open = isinstance(spec.base_measure, str)
 
-    def search(sizes: Sequence[int], *, mapped: bool, auto: bool) -> _Search:
+    def search(sizes: Sequence[int], *, mapped: bool, auto: bool) -> _Found:
         columns = table_columns(summary, schema.kinds, policy, seed, mapped=mapped, auto=auto)
-        found = _Search(X[chosen], weight[chosen], columns, policy, seed, run)
-        found.choose(sizes, "columns mapped: " if mapped else "")
-        return found
+        units = _Units(tuple(columns), *line_units(X[chosen], weight[chosen], columns))
+        name = "columns mapped: " if mapped else ""
+        return _search(units, X[chosen], weight[chosen], sizes, name, policy, seed, run)
 
-    sizes = policy.mixture_sizes if n_components is None else (n_components,)
+    sizes = policy.mixture_sizes if is_open else (int(spec.base_measure),)
     may_map = spec.transformation == "auto" and len(X) >= policy.mapped_rows
     best = search(sizes, mapped=may_map or spec.transformation == "normal", auto=may_map)
-    trials = best.trials
-    if may_map and best.n_knots:
+    trials, n_knots = best.trials, sum(len(column.breaks()) for column in best.units.columns)
+    if may_map and n_knots:
         rival = search((len(best.mixture.weights),), mapped=False, auto=False)
         trials += rival.trials
-        knots = best.n_knots / effective_count(weight)
-        best = best if best.value - knots > rival.value else rival
+        best = best if best.value - n_knots / effective_count(weight) > rival.value else rival
     mixture = fit_table_mixture(
         best.units.rows(X, weight)[0],
         len(best.mixture.weights),
         best.mixture.laws,
         torch.Generator().manual_seed(seed),
-        ridge=policy.mixture_ridge,
+        prior=Prior(policy.mixture_ridge, best.mixture.shrinkage),
         max_iter=policy.table_iterations,
         start=best.mixture,
     )
     location, scale, c = best.units.location, best.units.scale, len(best.units.scale)
-    zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     return Plan(
         method=spec.method,
         location=location,
         scale=scale,
-        bandwidth=one.expand(c).clone(),
-        base=f"mixture of {len(mixture.weights)}",
+        bandwidth=torch.ones_like(scale),
+        base=str(BaseSpec("mixture", len(mixture.weights), shrinkage=mixture.shrinkage)),
         measure=mixture,
-        features=FourierFeatures(zero.expand(1, max(c, 1)).clone(), zero, one),
+        features=constant_feature(max(c, 1)),
         reach=torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand(2, c).clone(),
         measurement="likelihood" if spec.method == "likelihood" else spec.measurement,
         rank=1,
@@ -103,78 +102,67 @@ class _Units:
         return TableRows(x, weight, parts), log_slope - known @ self.scale.log()
 
 
-class _Search:
-    """Mixtures of several sizes, judged on the same held-out rows.
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The best mixture and its name, and its mean log-density of held-out rows, in their units."""
 
-    Attributes
-    ----------
-    mixture : TableMixture
-        The best one.
-    value : float
-        Its mean log-density of held-out rows, in units of the data.
-    chosen : str
-        Its name.
-    """
-
+    units: _Units
     mixture: TableMixture
-    value: float
     chosen: str
-    trials: tuple[Trial, ...] = ()
+    value: float
+    trials: tuple[Trial, ...]
 
-    def __init__(
-        self,
-        X: Tensor,
-        weight: Tensor,
-        columns: Sequence[TableColumn],
-        policy: SelectionPolicy,
-        seed: int,
-        run: Run | None,
-    ) -> None:
-        self.policy, self.seed, self.run = policy, seed, run
-        self.units = _Units(tuple(columns), *line_units(X, weight, columns))
-        rows, log_slope = self.units.rows(X, weight)
-        train, valid = hold_out(len(X), policy.valid_share)
-        self.held_out = len(valid) > 0
-        valid = valid if self.held_out else train
-        self.train, self.valid = rows.select(train), rows.select(valid)
-        self.log_slope = log_slope[valid]
 
-    @property
-    def n_knots(self) -> int:
-        """Number of knots of all maps."""
-        return sum(len(column.breaks()) for column in self.units.columns)
+def _search(
+    units: _Units,
+    X: Tensor,
+    weight: Tensor,
+    sizes: Sequence[int],
+    name: str,
+    policy: SelectionPolicy,
+    seed: int,
+    run: Run | None,
+) -> _Found:
+    """Try sizes until larger ones are worse, then smoothings of the codes."""
+    rows, log_slope = units.rows(X, weight)
+    train, held_out = hold_out(len(X), policy.valid_share)
+    valid = held_out if len(held_out) else train
+    fitted, judged = rows.select(train), rows.select(valid)
+    n, generator = len(fitted.x), torch.Generator().manual_seed(seed)
+    if len(sizes) > 1:
+        sizes = [k for k in sizes if n >= policy.component_rows * k] or [1]
+    deadline = math.inf if run is None else run.deadline(policy.search_share)
+    codes = [c for c in units.columns if c.parts[0].kind == "codes"]
+    laws = [CodeLaw(isinstance(c, CodeColumn) and c.has_order) for c in codes]
+    most = policy.table_choice_iterations
+    found: dict[Shape, TableMixture] = {}
+    trials: list[Trial] = []
 
-    def choose(self, sizes: Sequence[int], name: str) -> None:
-        """Try sizes until larger ones are worse, then smoothings of the codes."""
-        policy, (n, q) = self.policy, self.train.x.shape
-        usual = [k for k in sizes if n >= 10 * k * (q + 2)] if len(sizes) > 1 else list(sizes)
-        deadline = math.inf if self.run is None else self.run.deadline(policy.search_share)
-        generator = torch.Generator().manual_seed(self.seed)
-        codes = [c for c in self.units.columns if c.parts[0].kind == "codes"]
-        laws = [CodeLaw(isinstance(c, CodeColumn) and c.has_order) for c in codes]
-        found: list[tuple[float, TableMixture]] = []
-        for k in (usual or [1]) if self.held_out else [1]:
-            mixture = fit_table_mixture(
-                self.train,
-                min(k, n),
-                laws,
-                generator,
-                ridge=policy.mixture_ridge,
-                max_iter=policy.table_choice_iterations,
-            )
-            value = self._judged(mixture)
-            found.append((value, mixture))
-            self.trials += (Trial(f"{name}mixture of {k}", n + len(self.valid.x), value),)
-            if self.run is not None:
-                self.run.say(f"{self.trials[-1].name}: held-out log-likelihood {value:.5f}")
-            best = max(range(len(found)), key=lambda number: found[number][0])
-            if time.monotonic() >= deadline or len(found) > best + policy.mixture_patience:
-                break
-        self.mixture, self.chosen = found[best][1], self.trials[best].name
-        if self.held_out:
-            self.mixture = self.mixture.smoothed(self.train, self.valid, policy)
-        self.value = self._judged(self.mixture)
+    def scores(mixture: TableMixture) -> Tensor:
+        return mixture.log_density(judged) + log_slope[valid]
 
-    def _judged(self, mixture: TableMixture) -> float:
-        log_p = mixture.log_density(self.valid) + self.log_slope
-        return weighted_mean(log_p, self.valid.weight)
+    def named(shape: Shape) -> str:
+        return f"{name}{BaseSpec('mixture', shape[0], shrinkage=shape[1])}"
+
+    def tried(shape: Shape, near: Shape | None) -> Tensor:
+        prior, start = Prior(policy.mixture_ridge, shape[1]), None if near is None else found[near]
+        options = fitted, min(shape[0], n), laws, generator
+        found[shape] = fit_table_mixture(*options, prior=prior, max_iter=most, start=start)
+        log_p = scores(found[shape])
+        value = weighted_mean(log_p, judged.weight)
+        trials.append(Trial(named(shape), len(X), value))
+        if run is not None:
+            run.say(f"{trials[-1].name}: held-out log-likelihood {value:.5f}")
+        return log_p
+
+    def is_late() -> bool:
+        return time.monotonic() >= deadline
+
+    sizes = sizes if len(held_out) else [1]
+    first = policy.mixture_shrinkage * len(units.scale)
+    best = best_shape(sizes, first, tried, judged.weight, policy, is_late)
+    mixture, chosen = found[best], named(best)
+    if len(held_out):
+        mixture = mixture.smoothed(fitted, judged, policy)
+    value = weighted_mean(scores(mixture), judged.weight)
+    return _Found(units, mixture, chosen, value, tuple(trials))

@@ -12,25 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qaffde.schema import Schema
-from qaffde.streams.blocks import (
-    Array,
-    Block,
-    Chunks,
-    Part,
-    Progress,
-    as_part,
-    block_size,
-    checked,
-)
-from qaffde.streams.files import (
-    check_length,
-    is_dataset,
-    matrix,
-    open_dataset,
-    open_table,
-    release_pages,
-)
-from qaffde.streams.names import find_columns, names_of
+from qaffde.streams import blocks, files
+from qaffde.streams.blocks import Array, Block, Chunks, Part, Progress
+from qaffde.streams.names import find_columns, framed, names_of
 from qaffde.streams.schemas import encode_batch
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
@@ -40,16 +24,16 @@ Missing = str | Callable[[Array], Array]
 class TableChunks(Chunks):
     """Columns of a file, all of them numbers unless a schema says how they become numbers.
 
-    `weights` is the number of the column of weights; rows without one are left out. Of rows that
-    lack a value, `missing` says whether an error names the first ("error"), they are left out
-    ("drop"), means of columns or a callable fill them ("impute"), or they stay as NaN ("keep").
+    `weights` is the column of weights; rows without one are left out. Of rows that lack a value,
+    `missing` says whether an error names the first ("error"), they are left out ("drop"), means of
+    columns or a callable fill them ("impute"), or they stay as NaN ("keep").
     """
 
     def __init__(
         self,
         table: Table,
-        columns: Sequence[int],
-        weights: int | None = None,
+        columns: Sequence[str],
+        weights: str | None = None,
         *,
         missing: Missing = "error",
         progress: Progress | None = None,
@@ -62,63 +46,65 @@ class TableChunks(Chunks):
         self.table, self.columns, self.missing = table, list(columns), missing
         self.progress, self.schema, self.has_gaps = progress, schema, missing == "keep"
         self.weights = [] if weights is None else [weights]
-        self.column_names = [table.names[j] for j in columns]
-        self.names = self.column_names if table.named else None
+        self.names = self.columns if table.named else None
         self.n_columns, self.n_rows = len(columns), table.n_rows
         self.n_read = self.n_kept = self.n_missing = 0  # rows and values in the last pass
-        _reject_words(table, self.weights + ([] if schema else self.columns))
+        numbers = {*table.numeric}
+        wanted = self.weights if schema else [*self.weights, *self.columns]
+        words = [name for name in wanted if name not in numbers]
+        if words:
+            hint = f"columns={','.join(table.numeric[:12])}" if table.numeric else "other data"
+            plural = "column is" if len(words) == 1 else "columns are"
+            raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
+
+    def frame(self, X: Array) -> Any:
+        """Rows that were read as a table, if they have names and are ones that it can have."""
+        if self.schema is None:
+            return framed(X, self.names)
+        self.schema.check(X)
+        return self.schema.decode(X)
 
     def read(self) -> Iterator[Part]:
         """Rows and weights."""
         return ((batch.rows, batch.weight) for batch in self.batches())
 
-    def batches(self, *others: int) -> Iterator[Block]:
+    def batches(self, *others: str) -> Iterator[Block]:
         """Rows together with how they stand in the file, which may have `others` as columns."""
-        pa, d = import_pyarrow(), self.n_columns
+        pa, d, label = import_pyarrow(), self.n_columns, self.table.label
         self.n_read = self.n_kept = self.n_missing = 0
         for table, values in self._values(*others):
-            gaps = np.isnan(values)
-            self._check(values, gaps)
+            gaps, first = np.isnan(values), self.n_read
+            if self.missing == "error" and gaps.any():
+                row, column = np.argwhere(gaps)[0]
+                name = [*self.columns, *self.weights][column]
+                raise DataError(
+                    f"{label}: column {name!r} has no value in row {first + row}; use "
+                    "missing=drop, missing=impute or missing=keep"
+                )
+            weight = np.where(gaps[:, d:], 0, values[:, d:]).ravel()
+            blocks.checked(values[:, :d], weight, first, self.columns, f"{label}: ", gaps=True)
             keep = ~np.any(gaps if self.missing == "drop" else gaps[:, d:], axis=1)
-            kept, first = values[keep], self.n_read
-            rows, weight = np.ascontiguousarray(kept[:, :d]), kept[:, d:].ravel()
+            rows = np.ascontiguousarray(values[keep, :d])
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
             self.n_missing += int(gaps.sum())
             yield Block(
                 rows if self.has_gaps or not np.isnan(rows).any() else self._fill(rows),
-                weight if self.weights else np.ones(len(rows)),
+                weight[keep] if self.weights else np.ones(len(rows)),
                 (first + np.flatnonzero(keep)).tolist(),
                 table if keep.all() else table.filter(pa.array(keep)),
             )
         if not self.n_kept:
             without = " without missing values" if self.n_read else "s"
-            raise DataError(f"{self.table.label} has no row{without}")
+            raise DataError(f"{label} has no row{without}")
 
-    def _values(self, *others: int) -> Iterator[tuple[Any, Array]]:
-        numbers = self.columns + self.weights
-        columns = sorted({*numbers, *others})
-        place = {column: k for k, column in enumerate(columns)}
-        floats = {j for j in numbers if self.table.numeric[j]}
-        for batch in self.table.read(columns, floats):
-            own = batch.select([place[j] for j in self.columns])
-            weights = matrix(batch.select([place[j] for j in self.weights]))
-            if self.schema is None:
-                rows = matrix(own)
-            else:
-                rows = encode_batch(self.schema, own, self.table.label)
+    def _values(self, *others: str) -> Iterator[tuple[Any, Array]]:
+        table, numbers = self.table, {*self.columns, *self.weights}
+        wanted = numbers | {*others}
+        columns = [name for name in table.names if name in wanted]
+        for batch in table.read(columns, numbers & {*table.numeric}):
+            rows = encode_batch(self.schema, batch.select(self.columns), table.label)
+            weights = files.matrix(batch.select(self.weights))
             yield batch, np.concatenate([rows, weights], axis=1)
-
-    def _check(self, values: Array, gaps: NDArray[np.bool_]) -> None:
-        first, d, label = self.n_read, self.n_columns, self.table.label
-        if self.missing == "error" and gaps.any():
-            row, column = np.argwhere(gaps)[0]
-            name = self.table.names[(self.columns + self.weights)[column]]
-            raise DataError(
-                f"{label}: column {name!r} has no value in row {first + row}; use missing=drop, "
-                "missing=impute or missing=keep"
-            )
-        weight = np.nan_to_num(values[:, d:], posinf=np.inf, neginf=-np.inf).ravel()
-        checked(values[:, :d], weight, first, self.column_names, f"{label}: ", gaps=True)
 
     def _fill(self, rows: Array) -> Array:
         if callable(self.missing):
@@ -139,38 +125,30 @@ class TableChunks(Chunks):
             total += np.nansum(rows, axis=0)
             count += (~np.isnan(rows)).sum(0)
         if not count.all():
-            name = self.column_names[int(np.argmin(count))]
+            name = self.columns[int(np.argmin(count))]
             raise DataError(f"{self.table.label}: column {name!r} has no value at all")
         return np.asarray(total / count)
 
 
 def pick_columns(
     table: Table, columns: Sequence[str] | None, weights: str | None = None
-) -> tuple[list[int], int | None]:
-    """Numbers of the columns picked, or of all but the weights, and of the column of weights."""
+) -> tuple[list[str], str | None]:
+    """Names of the columns picked, or of all but the weights, and of the column of weights."""
+    names, label = table.names, table.label
     weight = None
     if weights is not None:
-        weight, *more = find_columns([weights], table.names, table.label)
+        weight, *more = (names[j] for j in find_columns([weights], names, label))
         if more:
             raise DataError(f"weights takes one column, got {weights!r}")
     if columns is None:
-        chosen = [j for j in range(len(table.names)) if j != weight]
+        chosen = [name for name in names if name != weight]
     else:
-        chosen = find_columns(columns, table.names, table.label)
+        chosen = [names[j] for j in find_columns(columns, names, label)]
     if weight in chosen:
         raise DataError(f"the column {weights!r} of weights is among the columns as well")
     if not chosen:
-        raise DataError(f"{table.label} has no column but that of the weights")
+        raise DataError(f"{label} has no column but that of the weights")
     return chosen, weight
-
-
-def _reject_words(table: Table, columns: Sequence[int]) -> None:
-    words = [table.names[j] for j in columns if not table.numeric[j]]
-    if words:
-        numbers = [name for name, is_one in zip(table.names, table.numeric, strict=True) if is_one]
-        hint = f"columns={','.join(numbers[:12])}" if numbers else "other data"
-        plural = "column is" if len(words) == 1 else "columns are"
-        raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
 
 
 LARGE = 1 << 24
@@ -227,11 +205,11 @@ def chunks(
 
 
 def _opened(source: Any, columns: Sequence[str] | None, weights: Any, missing: Missing) -> Chunks:
-    is_set = is_dataset(source)
+    is_set = files.is_dataset(source)
     if isinstance(source, str | os.PathLike) or is_set:
         if weights is not None and not isinstance(weights, str):
             raise ValueError("weights as an array belong to an array of rows; name a column")
-        table = open_dataset(source, "the data set") if is_set else open_table(source)
+        table = files.open_dataset(source, "the data set") if is_set else files.open_table(source)
         return TableChunks(table, *pick_columns(table, columns, weights), missing=missing)
     if missing != "error":
         raise ValueError("missing applies to files; drop rows of arrays and chunks, or fill them")
@@ -259,7 +237,7 @@ def as_chunks(X: Any, sample_weight: ArrayLike | None) -> Chunks | None:
     if isinstance(X, np.ndarray):
         large = X.ndim == 2 and X.dtype.kind in "fiu" and X.size > LARGE
         return chunks(X, weights=sample_weight) if large else None
-    if not isinstance(X, Chunks | str | os.PathLike | Iterator) and not is_dataset(X):
+    if not isinstance(X, Chunks | str | os.PathLike | Iterator) and not files.is_dataset(X):
         return None
     if sample_weight is not None:
         raise ValueError(
@@ -299,15 +277,9 @@ class ArrayChunks(Chunks):
 
     def read(self) -> Iterator[Part]:
         """Blocks of rows."""
-        size = block_size(self.n_columns)
-        for array in (self.X, self.weight):
-            check_length(array)
-        for start in range(0, len(self.X), size):
-            part = slice(start, start + size)
-            rows = np.array(self.X[part], dtype=np.float64, order="C")
-            yield rows, np.array(self.weight[part], dtype=np.float64)
-            for array in (self.X, self.weight):
-                release_pages(array)
+        for parts in files.blocks_of([self.X, self.weight], blocks.block_size(self.n_columns)):
+            rows, weight = (np.array(part, dtype=np.float64, order="C") for part in parts)
+            yield rows, weight
 
 
 class IterableChunks(Chunks):
@@ -353,4 +325,4 @@ def _part(chunk: Any, number: int) -> tuple[Array, Array, list[str] | None]:
         chunk, weight = chunk
     if type(chunk).__module__.startswith("pyarrow."):
         chunk = chunk.to_pandas()
-    return *as_part(chunk, weight, f"chunk {number}"), names_of(chunk)
+    return *blocks.as_part(chunk, weight, f"chunk {number}"), names_of(chunk)

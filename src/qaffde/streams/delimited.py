@@ -6,16 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from qaffde.streams.table import (
-    DataError,
-    Table,
-    clear_errors,
-    import_pyarrow,
-    made_names,
-    shortened,
-)
+from qaffde.extras import one_line
+from qaffde.streams.table import DataError, Table, clear_errors, import_pyarrow, made_names
 
 BLOCK_BYTES = 1 << 22
 LOOKED_AT, LOOKED_AT_LINES, LOOKED_AT_RECORDS = 1 << 18, 20, 200
@@ -25,9 +19,8 @@ DELIMITERS = (",", "\t", ";", "|")
 MISSING = frozenset(
     ("", ".", "?", "-", "#N/A", "#NA", "-NaN", "-nan", "N/A", "NA", "NULL", "NaN", "None", "n/a")
 ) | {"nan", "null"}
-CELL_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", re.S)
-
 Records = Sequence[Sequence[str]]
+CELL_ERROR = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?.*invalid value '(.*)'", re.S)
 
 
 def open_text(
@@ -41,42 +34,37 @@ def open_text(
     with clear_errors(label, kind):
         with pa.input_stream(str(path), compression="detect") as stream:
             start = read_lines(stream, label)
-        look = take_look(start, label, delimiter)
-        block_bytes = max(BLOCK_BYTES, 4 * max(map(len, start.split(b"\n"))))
-        first, *rest = look.records
-        named = has_header(first, rest) if header is None else header
-        body = rest if named else look.records
-        names = made_names(len(first))
-        if named:
-            names = [cell.strip() or made for cell, made in zip(first, names, strict=True)]
-        numeric = [all(map(is_number, cells_of(body, j))) for j in range(len(names))]
+        n_blank, delimiter, records = take_look(start, label, delimiter)
+    block_bytes = max(BLOCK_BYTES, 4 * max(map(len, start.split(b"\n"))))
+    first, made = records[0], made_names(len(records[0]))
+    named = has_header(first, records[1:]) if header is None else header
+    names = [cell.strip() or x for cell, x in zip(first, made, strict=True)] if named else made
 
-    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        kinds = [pa.float64() if j in floats else pa.string() for j in range(len(names))]
-        types = {str(j): kind for j, kind in enumerate(kinds)}
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        types = {name: pa.float64() if name in floats else pa.string() for name in names}
         try:
-            batches = text.open_csv(
+            yield from text.open_csv(
                 pa.input_stream(str(path), compression="detect"),
                 text.ReadOptions(
                     use_threads=False,
                     block_size=block_bytes,
-                    column_names=list(types),
-                    skip_rows=look.n_blank,
+                    column_names=names,
+                    skip_rows=n_blank,
                     skip_rows_after_names=int(named),
                 ),
-                text.ParseOptions(delimiter=look.delimiter, newlines_in_values=True),
+                text.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                 text.ConvertOptions(
                     column_types=types,
                     null_values=sorted(MISSING),
-                    include_columns=[str(j) for j in columns],
+                    include_columns=columns,
                 ),
             )
-            for batch in batches:
-                yield batch.rename_columns([names[j] for j in columns])
         except ValueError as error:
-            raise _explained(error, label, names, look.n_blank) from None
+            raise _explained(error, label, names, n_blank) from None
 
-    return Table(label, kind, names, numeric, read, None if body else 0, named)
+    words = columns_of_words(records[named:])
+    numeric = [name for j, name in enumerate(names) if j not in words]
+    return Table(label, kind, names, numeric, read, None if records[named:] else 0, named)
 
 
 def _explained(error: ValueError, label: str, names: Sequence[str], n_blank: int) -> ValueError:
@@ -87,7 +75,7 @@ def _explained(error: ValueError, label: str, names: Sequence[str], n_blank: int
     column, row, value = found.groups()
     where = "" if row is None else f" in line {int(row) + n_blank}"
     return DataError(
-        f"{label}: column {names[int(column)]!r} has {shortened(value, 60)!r}{where}, which is "
+        f"{label}: column {names[int(column)]!r} has {one_line(value, 60)!r}{where}, which is "
         "not a number; correct it, or leave the column out with columns="
     )
 
@@ -98,13 +86,18 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return cell.strip() not in MISSING
+    return not is_missing(cell)
 
 
-def cells_of(records: Records, column: int) -> list[str]:
-    """Cells of a column that are not missing."""
-    cells = [record[column].strip() for record in records if column < len(record)]
-    return [cell for cell in cells if cell not in MISSING]
+def is_missing(cell: str) -> bool:
+    """Whether a cell has no value."""
+    return cell.strip() in MISSING
+
+
+def columns_of_words(records: Records) -> set[int]:
+    """Numbers of columns with a cell that is neither a number nor missing."""
+    cells = (cell for record in records for cell in enumerate(record))
+    return {j for j, cell in cells if not is_number(cell) and not is_missing(cell)}
 
 
 def has_header(first: Sequence[str], rest: Records) -> bool:
@@ -112,20 +105,9 @@ def has_header(first: Sequence[str], rest: Records) -> bool:
 
     It does where a column of numbers begins with a word, or where no cell is a number.
     """
-    words = [not is_number(cell) and cell not in MISSING for cell in first]
-    below = [cells_of(rest, j) for j in range(len(first))]
-    return all(words) or any(
-        word and cells and all(map(is_number, cells))
-        for word, cells in zip(words, below, strict=True)
-    )
-
-
-class Look(NamedTuple):
-    """Empty lines before the first record, the delimiter, and the first records."""
-
-    n_blank: int
-    delimiter: str
-    records: list[list[str]]
+    words, below = columns_of_words([first]), columns_of_words(rest)
+    filled = {j for record in rest for j, cell in enumerate(record) if not is_missing(cell)}
+    return len(words) == len(first) or not (words & filled) <= below
 
 
 def read_lines(stream: Any, label: str) -> bytes:
@@ -141,13 +123,13 @@ def read_lines(stream: Any, label: str) -> bytes:
     return start[: start.rindex(b"\n") + 1]
 
 
-def take_look(start: bytes, label: str, delimiter: str | None) -> Look:
-    """Delimiter and first records of text that begins with some bytes.
+def take_look(start: bytes, label: str, delimiter: str | None) -> tuple[int, str, list[list[str]]]:
+    """Empty lines before the first record, delimiter and first records of some text.
 
     Examples
     --------
     >>> take_look(b"a;b" + bytes([10]) + b"1;2", "text", None)
-    Look(n_blank=0, delimiter=';', records=[['a', 'b'], ['1', '2']])
+    (0, ';', [['a', 'b'], ['1', '2']])
     """
     try:
         text = start.decode("utf-8-sig")
@@ -161,8 +143,5 @@ def take_look(start: bytes, label: str, delimiter: str | None) -> Look:
         raise DataError(f"{label} is empty")
     delimiter = delimiter or max(DELIMITERS, key=lines[n_blank].count)
     body = io.StringIO("\n".join(lines[n_blank:]), newline="")
-    try:
-        records = filter(None, csv.reader(body, delimiter=delimiter))
-        return Look(n_blank, delimiter, list(islice(records, LOOKED_AT_RECORDS + 1)))
-    except csv.Error as error:
-        raise DataError(f"{label} cannot be read as text with delimiters: {error}") from None
+    records = filter(None, csv.reader(body, delimiter=delimiter))
+    return n_blank, delimiter, list(islice(records, LOOKED_AT_RECORDS + 1))

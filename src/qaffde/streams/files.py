@@ -4,10 +4,8 @@ import mmap
 import os
 import shutil
 import tempfile
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,6 @@ MAGIC = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
 }
-HEADER_ERRORS = (SyntaxError, tokenize.TokenError, RecursionError, EOFError, OverflowError)
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 
 def open_table(
@@ -107,7 +103,7 @@ def open_dataset(source: Any, label: str) -> Table:
             partitioning = "hive" if os.path.isdir(source) else None
             source = ds.dataset(os.fspath(source), format="parquet", partitioning=partitioning)
         names, n_rows = source.schema.names, source.count_rows()
-        numeric = [holds_numbers(kind) for kind in source.schema.types]
+        numeric = [field.name for field in source.schema if holds_numbers(field.type)]
     options = {"use_threads": False, "batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(source, "format", None), ds.ParquetFileFormat):
         # Without a limit for each column pyarrow keeps all that it has read of a Parquet file.
@@ -115,9 +111,8 @@ def open_dataset(source: Any, label: str) -> Table:
             use_buffered_stream=True, buffer_size=1 << 20, pre_buffer=False
         )
 
-    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        chosen = [names[j] for j in columns]
-        return iter(source.to_batches(columns=chosen, batch_size=size, **options))
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        return iter(source.to_batches(columns=columns, batch_size=size, **options))
 
     return Table(label, "Parquet", names, numeric, read, n_rows)
 
@@ -132,41 +127,30 @@ def open_arrow(path: Path, label: str) -> Table:
         source = pa.memory_map(str(path))
         return pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
 
-    def read(columns: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        batches, chosen = reader(), [names[j] for j in columns]
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        batches = reader()
         if hasattr(batches, "num_record_batches"):
             batches = map(batches.get_batch, range(batches.num_record_batches))
-        return (batch.select(chosen) for batch in batches)
+        return (batch.select(columns) for batch in batches)
 
     with clear_errors(label, "Arrow"):
         schema = reader().schema
-        names, numeric = schema.names, [holds_numbers(kind) for kind in schema.types]
-    return Table(label, "Arrow", names, numeric, read)
+        numeric = [field.name for field in schema if holds_numbers(field.type)]
+    return Table(label, "Arrow", schema.names, numeric, read)
 
 
-def array_table(
-    label: str, columns: list[NDArray[Any]], names: list[str], *, named: bool = True
-) -> Table:
+def array_table(label: str, arrays: dict[str, NDArray[Any]], *, named: bool = True) -> Table:
     """Table of columns that are arrays, usually on the disk."""
-    n_rows = len(columns[0]) if columns else 0
 
-    def part(j: int, rows: slice, *, as_float: bool) -> NDArray[Any]:
-        values = columns[j][rows]
-        return values.astype(np.float64 if as_float else values.dtype.newbyteorder("="))
+    def read(columns: Sequence[str], floats: Collection[str], size: int) -> Iterator[Any]:
+        for parts in blocks_of([arrays[name] for name in columns], size):
+            kinds = [float if n in floats else arrays[n].dtype.newbyteorder("=") for n in columns]
+            cells = [part.astype(kind) for part, kind in zip(parts, kinds, strict=True)]
+            yield import_pyarrow().RecordBatch.from_pydict(dict(zip(columns, cells, strict=True)))
 
-    def read(chosen: Sequence[int], floats: Collection[int], size: int) -> Iterator[Any]:
-        pa = import_pyarrow()
-        for j in chosen:
-            check_length(columns[j])
-        for start in range(0, n_rows, size):
-            rows = slice(start, start + size)
-            parts = [pa.array(part(j, rows, as_float=j in floats)) for j in chosen]
-            yield pa.RecordBatch.from_arrays(parts, names=[names[j] for j in chosen])
-            for j in chosen:
-                release_pages(columns[j])
-
-    numeric = [column.dtype.kind in "fiu" for column in columns]
-    return Table(label, "NumPy", names, numeric, read, n_rows, named)
+    numeric = [name for name, array in arrays.items() if array.dtype.kind in "fiu"]
+    n_rows = len(next(iter(arrays.values()), ()))
+    return Table(label, "NumPy", list(arrays), numeric, read, n_rows, named)
 
 
 def _map_of(array: NDArray[Any]) -> Any:
@@ -184,11 +168,18 @@ def release_pages(array: NDArray[Any]) -> None:
         base._mmap.madvise(mmap.MADV_DONTNEED)
 
 
-def check_length(array: NDArray[Any]) -> None:
-    """Reject a file that was cut since it was mapped: reading beyond its end kills the process."""
-    base = _map_of(array)
-    if base is not None and base._mmap.size() < base.offset + base.nbytes:
-        raise DataError(f"{base.filename} became shorter while it was read")
+def blocks_of(arrays: Sequence[NDArray[Any]], size: int) -> Iterator[list[NDArray[Any]]]:
+    """Blocks of equally long arrays, of which no page of a file that is mapped is kept.
+
+    A file that was cut since then is rejected: reading beyond its end would kill the process.
+    """
+    for base in map(_map_of, arrays):
+        if base is not None and base._mmap.size() < base.offset + base.nbytes:
+            raise DataError(f"{base.filename} became shorter while it was read")
+    for start in range(0, len(arrays[0]), size):
+        yield [array[start : start + size] for array in arrays]
+        for array in arrays:
+            release_pages(array)
 
 
 def open_npy(path: Path, label: str) -> Table:
@@ -202,7 +193,7 @@ def open_npz(path: Path, label: str) -> Table:
     Members are unpacked onto the disk, so that they need not fit into memory.
     """
     arrays = {}
-    with clear_errors(label, "NPZ", *ZIP_ERRORS), zipfile.ZipFile(path) as archive:
+    with clear_errors(label, "NPZ"), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if len(members) > 10_000:
             raise DataError(f"{label} has {len(members)} arrays, which is too many")
@@ -217,7 +208,7 @@ def open_npz(path: Path, label: str) -> Table:
         )
     if len({len(array) for array in arrays.values()}) > 1:
         raise DataError(f"{label}: its arrays differ in length, so they are not columns")
-    return array_table(label, list(arrays.values()), list(arrays))
+    return array_table(label, arrays)
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, label: str) -> NDArray[Any]:
@@ -229,7 +220,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, label: str) -> 
 
 
 def _mapped(path: Path, label: str) -> NDArray[Any]:
-    with clear_errors(label, "NPY", *HEADER_ERRORS), warnings.catch_warnings():
+    with clear_errors(label, "NPY"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's of headers that Python 2 wrote
         array = npy.open_memmap(path, mode="r")
     if array.ndim not in (1, 2):
@@ -246,9 +237,10 @@ def _table_of(array: NDArray[Any], label: str) -> Table:
         names = list(array.dtype.names)
         if array.ndim != 1 or any(array[name].ndim != 1 for name in names):
             raise DataError(f"{label} has records within rows; give it one number a field")
-        return array_table(label, [array[name] for name in names], names)
-    table = array if array.ndim == 2 else array[:, None]
-    return array_table(label, list(table.T), made_names(table.shape[1]), named=False)
+        return array_table(label, {name: array[name] for name in names})
+    columns = array.T if array.ndim == 2 else [array]
+    arrays = dict(zip(made_names(len(columns)), columns, strict=True))
+    return array_table(label, arrays, named=False)
 
 
 READERS = {"parquet": open_dataset, "arrow": open_arrow, "npy": open_npy, "npz": open_npz}

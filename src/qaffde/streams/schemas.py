@@ -8,45 +8,48 @@ import numpy as np
 
 from qaffde.frames import as_frame, is_date
 from qaffde.kinds import Category, Integer
-from qaffde.schema import Column, Schema
+from qaffde.schema import Schema
 from qaffde.streams.blocks import Array
+from qaffde.streams.files import matrix
+from qaffde.streams.names import framed
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
 LOOKED_AT_ROWS = 100_000
 """Rows that tell the kinds of columns; categories are those of all rows."""
 
 
-def infer_schema(table: Table, columns: Sequence[int], kinds: Mapping[str, Any]) -> Schema:
+def infer_schema(table: Table, columns: Sequence[str], kinds: Mapping[str, Any]) -> Schema:
     """Schema of columns of a file, of which some have given kinds.
 
     Text that is dates in ISO 8601 becomes days; other text, and bools, categories.
     """
-    words = [j for j in columns if not table.numeric[j]]
-    first = _dated(_first_rows(table, columns, words))
+    first = _dated(_first_rows(table, columns))
     try:
         schema = Schema.infer(first.to_pandas(), dict(kinds))
     except ValueError as error:
         raise DataError(f"{table.label}: {error}") from None
-    found = list(map(_whole, schema.columns))
-    for j in words if first.num_rows >= LOOKED_AT_ROWS else []:
-        place = list(columns).index(j)
-        if isinstance(found[place].kind, Category):
-            found[place] = replace(found[place], kind=Category(_labels(table, j)))
+    found, numbers = [], {*table.numeric}
+    for column in schema.columns:
+        if isinstance(column.kind, Integer) and column.dtype == "float64":
+            column = replace(column, dtype="int64")  # of text, which was read as floats
+        is_word = column.name not in numbers and isinstance(column.kind, Category)
+        if is_word and first.num_rows >= LOOKED_AT_ROWS:
+            column = replace(column, kind=Category(_labels(table, str(column.name))))
+        found.append(column)
     return replace(schema, columns=tuple(found))
 
 
-def _first_rows(table: Table, columns: Sequence[int], words: Sequence[int]) -> Any:
+def _first_rows(table: Table, columns: Sequence[str]) -> Any:
     """Rows from the start, as a table of Arrow; numbers as floats."""
     held, n = [], 0
-    floats = set(columns) - set(words)
-    for batch in table.read(sorted(columns), floats):
+    for batch in table.read(columns, {*columns} & {*table.numeric}):
         held.append(batch)
         n += batch.num_rows
         if n >= LOOKED_AT_ROWS:
             break
     if not n:
         raise DataError(f"{table.label} has no rows")
-    return import_pyarrow().Table.from_batches(held).select([table.names[j] for j in columns])
+    return import_pyarrow().Table.from_batches(held)
 
 
 def _dated(table: Any) -> Any:
@@ -62,13 +65,7 @@ def _dated(table: Any) -> Any:
     return table
 
 
-def _whole(column: Column) -> Column:
-    """Integers of text, which were read as floats, in a dtype of their own."""
-    is_float = isinstance(column.kind, Integer) and column.dtype == "float64"
-    return replace(column, dtype="int64") if is_float else column
-
-
-def _labels(table: Table, column: int) -> tuple[Any, ...]:
+def _labels(table: Table, column: str) -> tuple[Any, ...]:
     """Different values of a column of a whole file, sorted."""
     seen: set[Any] = set()
     for batch in table.read([column], ()):
@@ -76,25 +73,22 @@ def _labels(table: Table, column: int) -> tuple[Any, ...]:
     return tuple(sorted(seen - {None}))
 
 
-def encode_batch(schema: Schema, batch: Any, label: str) -> Array:
-    """Numbers (n, d) of a batch that has the columns of a schema; NaN where they are missing."""
-    pa = import_pyarrow()
-    table = pa.Table.from_batches([batch])
-    table = table.rename_columns([str(column.name) for column in schema.columns])
+def encode_batch(schema: Schema | None, batch: Any, label: str) -> Array:
+    """Numbers (n, d) of a batch, by a schema of its columns if any; NaN where they are missing."""
+    if schema is None:
+        return matrix(batch)
+    pa, names = import_pyarrow(), [str(column.name) for column in schema.columns]
+    table = pa.Table.from_batches([batch]).rename_columns(names)
     try:
         for k, column in enumerate(schema.columns):
             if is_date(column.dtype) and pa.types.is_string(table.column(k).type):
-                dates = table.column(k).cast(pa.timestamp("us"))
-                table = table.set_column(k, str(column.name), dates)
-        return schema.encode(table) if len(table) else np.empty((0, len(schema.columns)))
+                table = table.set_column(k, names[k], table.column(k).cast(pa.timestamp("us")))
+        return schema.encode(table) if len(table) else np.empty((0, len(names)))
     except ValueError as error:  # of Arrow too
         raise DataError(f"{label}: {error}") from None
 
 
 def record_batch(rows: Any, names: Sequence[str]) -> Any:
     """Rows of an array or a data frame as a batch of Arrow."""
-    pa, frame = import_pyarrow(), as_frame(rows)
-    if frame is None:
-        arrays = [pa.array(np.ascontiguousarray(column)) for column in rows.T]
-        return pa.RecordBatch.from_arrays(arrays, names=list(names))
-    return pa.Table.to_batches(frame.to_arrow().combine_chunks())[0]
+    frame = as_frame(framed(rows, names) if isinstance(rows, np.ndarray) else rows)
+    return frame.to_arrow().combine_chunks().to_batches()[0]

@@ -20,15 +20,15 @@ class DataError(ValueError):
 class Table:
     """Columns of a file that can be read from its start as often as needed.
 
-    `open` makes record batches, of any size, from numbers of columns, those among them that must
-    be numbers or nulls, and the rows that a batch should have.
+    `open` makes record batches, of any size, from names of columns, those among them that must be
+    numbers or nulls, and the rows that a batch should have.
     """
 
     label: str  # what messages call the file
     kind: str  # and its format
     names: list[str]
-    numeric: list[bool]  # which columns hold numbers, as far as can be told without reading all
-    open: Callable[[Sequence[int], Collection[int], int], Iterator[Any]]
+    numeric: list[str]  # names of numbers, as far as can be told without reading all
+    open: Callable[[Sequence[str], Collection[str], int], Iterator[Any]]
     n_rows: int | None = None  # where it is known before reading
     named: bool = True  # else names are made up
     batch_rows = 32_768  # at most
@@ -44,7 +44,7 @@ class Table:
             raise DataError(f"{label} has no rows")
         self.batch_rows = max(1, min(self.batch_rows, (1 << 22) // len(names)))
 
-    def read(self, columns: Sequence[int], floats: Collection[int]) -> Iterator[Any]:
+    def read(self, columns: Sequence[str], floats: Collection[str]) -> Iterator[Any]:
         """Record batches of some columns, `floats` among them as numbers or nulls."""
         batches = self.open(columns, floats, self.batch_rows)
         while (batch := self._next(batches)) is not None:
@@ -76,15 +76,13 @@ def made_names(n: int) -> list[str]:
 
 
 @contextmanager
-def clear_errors(label: str, kind: str, *more: type[Exception]) -> Iterator[None]:
+def clear_errors(label: str, kind: str) -> Iterator[None]:
     """Turn whatever a reader of a format raises on broken content into one line."""
-    usual = (OSError, ValueError, TypeError, KeyError, ArithmeticError, MemoryError)
     try:
         yield
-    except DataError:
-        raise
-    except usual + more as error:
-        if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+    except Exception as error:
+        is_told = isinstance(error, OSError) and None not in (error.errno, error.filename)
+        if is_told or isinstance(error, DataError):
             raise
         raise DataError(f"{label} cannot be read as {kind}: {shortened(error)}") from None
 

@@ -1,8 +1,7 @@
-r"""Adaptive Fourier features (paper, Algorithm 1).
+r"""Adaptive Fourier features by a siamese network (paper, Algorithm 1).
 
-Frequencies are learned by a siamese network: two points go through one map, and the inner product
-of their features is fitted to the Gaussian kernel. A set of pairs is one tensor of shape
-(n, 2, d): a row holds x' and x''.
+Two points go through one map, and the inner product of their features is fitted to the Gaussian
+kernel. A set of pairs is one tensor of shape (n, 2, d): a row holds x' and x''.
 """
 
 import math
@@ -35,10 +34,9 @@ def fit_adaptive_features(
               - \langle \phi(x_i'), \phi(x_i'') \rangle^2 \bigr)^2
 
     by Adam with a linear decay, on new pairs in every epoch: a fixed set, as in the paper, is
-    learned by heart. Features in cosine–sine pairs ("paired", "orthogonal", "sobol") stay in pairs
-    and learn W only, which measured better and four times faster than setting them free; others
-    ("random": the paper's) learn W and b. Lengths are in bandwidths, so the defaults do not depend
-    on the units of the data; they take a second or two for 1000 features in two dimensions.
+    learned by heart. Features in cosine–sine pairs stay in pairs and learn W only, which measured
+    better and four times faster than setting them free; others ("random": the paper's) learn W and
+    b. Lengths are in bandwidths, so the defaults do not depend on the units of the data.
 
     Parameters
     ----------
@@ -50,29 +48,25 @@ def fit_adaptive_features(
         Fit the squared inner product, for density matrices, or the inner product itself.
     n_pairs, n_epochs, batch_size : int, default=10_000, 30, 500
         Pairs in an epoch, as many as in the paper, and in a step; n_pairs more are held out.
-    learning_rate : float, default=0.01
-        Of the first step; it falls linearly to zero.
-    near_share : float, default=0.25
-        Share of near pairs, in [0, 1]. Random pairs alone show only zeros of the kernel.
+    learning_rate, near_share : float, default=0.01, 0.25
+        Rate of the first step, which falls linearly to zero, and share of near pairs.
     generator : torch.Generator, optional
-        Source of the pairs; a new one with seed 0 by default.
 
     Returns
     -------
     FourierFeatures
-        Frozen, in the dtype of `features`: the start, if training did not lower the loss of the
-        pairs that are held out.
+        Frozen: the start, if training did not lower the loss of the pairs that are held out.
     """
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    location, one = X.mean(0), torch.ones((), dtype=X.dtype)
+    location, one = X.mean(0), torch.ones(())
     Z = (X - location) / bandwidth
     network = Siamese(features, location, bandwidth).float()
 
     def draw() -> Tensor:
-        return sample_pairs(Z, n_pairs, one, generator, near_share=near_share).float()
+        return sample_pairs(Z, n_pairs, near_share, generator).float()
 
     def loss(pairs: Tensor) -> Tensor:
-        return kernel_loss(network(pairs), pair_kernel(pairs, torch.ones(())), squared=squared)
+        return kernel_loss(network(pairs), pair_kernel(pairs, one), squared=squared)
 
     @torch.no_grad()
     def mean_loss(pairs: Tensor) -> float:
@@ -103,12 +97,10 @@ class Siamese(nn.Module):
     .. math:: \langle \phi(x'), \phi(x'') \rangle = \sum_i \tfrac12 a_i^2 \bigl[
               \cos(w_i \cdot (x' - x'')) + \cos(w_i \cdot (x' + x'') + 2 b_i) \bigr]
 
-    All frequencies and phases are learned, as in the paper. In pairs of a cosine and a sine the
-    second terms cancel, and only the frequencies of the pairs are learned: a quarter of the
-    cosines, a kernel of exactly one at zero, and far fewer ways to learn pairs by heart.
-
-    It learns in units where the bandwidth h is one and the data are centered, z = (x − c)/h, so
-    that one learning rate serves all data: w·x + b = (w h)·z + (b + w·c).
+    In pairs of a cosine and a sine the second terms cancel, and only the frequencies of the pairs
+    are learned: a quarter of the cosines, a kernel of exactly one at zero, and far fewer ways to
+    learn pairs by heart. It learns in units z = (x − c)/h, so that one learning rate serves all
+    data: w·x + b = (w h)·z + (b + w·c).
     """
 
     a: Tensor
@@ -117,14 +109,10 @@ class Siamese(nn.Module):
 
     def __init__(self, features: FourierFeatures, location: Tensor, scale: Tensor) -> None:
         super().__init__()
-        self.paired = is_paired(features)
-        W, b = features.W, features.b
-        if self.paired:
-            W = _thirds(W)[1]
-        else:
-            b = torch.remainder(b + W @ location, 2 * math.pi)
-        self.W = nn.Parameter(W * scale)
-        self.b = nn.Parameter(b, requires_grad=not self.paired)
+        self.paired, W, b = is_paired(features), features.W, features.b
+        turned = torch.remainder(b + W @ location, 2 * math.pi)
+        self.W = nn.Parameter((_thirds(W)[1] if self.paired else W) * scale)
+        self.b = nn.Parameter(b if self.paired else turned, requires_grad=not self.paired)
         self.register_buffer("a", features.a)
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
@@ -153,9 +141,8 @@ def is_paired(features: FourierFeatures) -> bool:
 
     Examples
     --------
-    >>> kinds = ["random", "paired", "orthogonal", "sobol", "lattice"]
-    >>> [is_paired(FourierFeatures.draw(kind, 8, torch.ones(2))) for kind in kinds]
-    [False, True, True, True, True]
+    >>> [is_paired(FourierFeatures.draw(k, 8, torch.ones(2))) for k in ("random", "lattice")]
+    [False, True]
     """
     W_0, W, sine_W = _thirds(features.W)
     b_0, b, sine_b = _thirds(features.b)
@@ -178,9 +165,8 @@ def _thirds(tensor: Tensor) -> tuple[Tensor, ...]:
 def kernel_loss(inner: Tensor, kernel: Tensor, *, squared: bool = True) -> Tensor:
     """Mean (k_γ − ⟨φ, φ⟩²)² (paper, Section 3.1) or, plain, (k_γ − ⟨φ, φ⟩)² (its listing).
 
-    A density matrix squares inner products, so its features need the former; the latter is for
-    linear models. They need frequencies of different scale: squared, inner products come to
-    approximate k_{γ/2} = √k_γ, whose spectrum is narrower by √2.
+    A density matrix squares inner products, so its features need the former, with a spectrum that
+    is narrower by √2; the latter is for linear models.
 
     Examples
     --------
@@ -207,26 +193,23 @@ def random_pairs(X: Tensor, n_pairs: int, generator: Generator) -> Tensor:
     return X[torch.randint(len(X), (n_pairs, 2), generator=generator)]
 
 
-def near_pairs(X: Tensor, n_pairs: int, bandwidth: Tensor, generator: Generator) -> Tensor:
-    """One row of `X` and a point beside it, such that k_γ(x', x'') is uniform on (0, 1).
+def near_pairs(Z: Tensor, n_pairs: int, generator: Generator) -> Tensor:
+    """One row of `Z`, in bandwidths, and a point beside it, such that k_γ is uniform on (0, 1).
 
     Random pairs are almost all many bandwidths apart, the more so in many dimensions, and show the
-    kernel only where it is zero. Here x'' = x' + h·r·u with a random direction u and a Rayleigh
-    length r, in any dimension (in the plane that is Gaussian noise of deviation h).
+    kernel only where it is zero. Here z'' = z' + r·u, with a random direction u and a Rayleigh
+    length r in any dimension.
     """
-    left = X[torch.randint(len(X), (n_pairs,), generator=generator)]
-    noise = torch.randn(left.shape, generator=generator, dtype=X.dtype)
-    direction = noise / noise.norm(dim=1, keepdim=True)
-    uniform = torch.rand(n_pairs, 1, generator=generator, dtype=X.dtype)
+    left = Z[torch.randint(len(Z), (n_pairs,), generator=generator)]
+    noise = torch.randn(left.shape, generator=generator, dtype=Z.dtype)
+    uniform = torch.rand(n_pairs, 1, generator=generator, dtype=Z.dtype)
     length = (-2 * torch.log1p(-uniform)).sqrt()
-    return torch.stack([left, left + bandwidth * length * direction], dim=1)
+    return torch.stack([left, left + length * (noise / noise.norm(dim=1, keepdim=True))], dim=1)
 
 
-def sample_pairs(
-    X: Tensor, n_pairs: int, bandwidth: Tensor, generator: Generator, *, near_share: float = 0.25
-) -> Tensor:
+def sample_pairs(Z: Tensor, n_pairs: int, near_share: float, generator: Generator) -> Tensor:
     """Mix of near and random pairs, in random order; `near_share`, in [0, 1], are near."""
     n_near = round(near_share * n_pairs)
-    near = near_pairs(X, n_near, bandwidth, generator)
-    pairs = torch.cat([near, random_pairs(X, n_pairs - n_near, generator)])
+    near = near_pairs(Z, n_near, generator)
+    pairs = torch.cat([near, random_pairs(Z, n_pairs - n_near, generator)])
     return pairs[torch.randperm(n_pairs, generator=generator)]

@@ -24,12 +24,6 @@ from qaffde.files.values import Reader, Writer
 State = dict[str, Any]
 Fingerprint = dict[str, str]
 
-UNREADABLE = (
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError),
-    ValueError,
-)
-"""Errors of reading a file, and of a fit that takes up a state that it did not write."""
-
 
 class CheckpointError(RuntimeError):
     """A checkpoint that cannot be read, or that belongs to another fit."""
@@ -41,7 +35,6 @@ class Checkpoint:
     Parameters
     ----------
     path : str or path
-        Of the file; its directory must exist.
     every_seconds : float, default=30.0
         Least time between two saves.
 
@@ -79,10 +72,7 @@ class Checkpoint:
     def load(self, expected: Fingerprint) -> State | None:
         """State that an interrupted fit left, or None without a file.
 
-        Raises
-        ------
-        CheckpointError
-            If the file is damaged, is not a checkpoint, or belongs to another fit.
+        A file that is damaged, or belongs to another fit, is a :class:`CheckpointError`.
         """
         if not self._file.exists():
             return None
@@ -127,10 +117,11 @@ class Checkpoint:
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Turn errors at what the file says into one that says what to do."""
+        """Turn errors of reading the file, or of taking up its state, into one with advice."""
+        known = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError)
         try:
             yield
-        except UNREADABLE as error:
+        except (*known, TypeError, ValueError) as error:
             reason = quoted(f"{type(error).__name__}: {error}")
             raise CheckpointError(
                 f"checkpoint {self.path} cannot be read ({reason}); remove it to start anew"

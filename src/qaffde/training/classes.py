@@ -12,16 +12,14 @@ L_c is:
     of each class.
 ``pretty_good``
     :math:`(\bar\rho + \mu)^{-1/2} \rho_c (\bar\rho + \mu)^{-1/2}`: the measurement that tells the
-    states of classes apart nearly as well as any (Hausladen and Wootters, 1994). What all classes
-    have in common is divided out.
+    states of classes apart nearly as well as any (Hausladen and Wootters, 1994).
 ``coherent``
     :math:`(\bar\rho + \mu)^{-1} \psi_c \psi_c^\top (\bar\rho + \mu)^{-1}`: a pure state, whose
     amplitude is the least-squares estimate of the class's share of the rows.
 
 **Gradient descent** (Algorithm 3). The factors learn in coordinates :math:`e = T^\top \phi` that
 are orthonormal on the base measure, where one learning rate serves all directions:
-:math:`L_c = A_c T^\top`. Frozen features of rows without an encoder never change, so the
-coordinates of all rows are computed once.
+:math:`L_c = A_c T^\top`. Coordinates that never change are computed once.
 """
 
 import math
@@ -116,9 +114,8 @@ class ClassSums:
 class ClassReader:
     """All readings of some sums, for a Gram matrix G of shape (D, D).
 
-    The parts that they share are computed once. Eigenvalues below a share `tolerance` of the
-    largest count as zero, and need be right to the relative `error` only. All ranks up to
-    `max_rank` share their eigenpairs.
+    Eigenvalues below a share `tolerance` of the largest count as zero, and need be right to the
+    relative `error` only. All ranks up to `max_rank` share their eigenpairs.
     """
 
     sums: ClassSums
@@ -196,7 +193,6 @@ class ClassStates(nn.Module):
         unit: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.register_buffer("unit", unit)
         start, self.learns = space.features, training.learn_features
         self.features = FourierFeatures(start.W, start.b, start.a, learnable=self.learns)
         self.measure = deepcopy(space.measure)
@@ -204,28 +200,22 @@ class ClassStates(nn.Module):
         self.factor = nn.Parameter(factor.clone())
         self.epsilon, self.in_coordinates = epsilon, in_coordinates
         self.augment, self.generator = training.augment, generator
-        self.register_buffer("transform", space.transform)
-        self.register_buffer("log_prior", log_prior)
-        gram = 1 - space.ridge / space.level
-        self.register_buffer("gram", gram.diag() if self.learns else gram)
-        self.register_buffer("age", torch.zeros((), dtype=torch.int64))
+        gram, age = 1 - space.ridge / space.level, torch.zeros((), dtype=torch.int64)
+        buffers = {"unit": unit, "transform": space.transform, "log_prior": log_prior, "age": age}
+        for name, value in (buffers | {"gram": gram.diag() if self.learns else gram}).items():
+            self.register_buffer(name, value)
 
     def forward(self, x: Tensor) -> Tensor:
         """Log-densities of shape (n, C), relative to the base measure."""
-        if self.in_coordinates:
-            e = self.dropout(x)
-        else:
-            e = self.dropout(self.features(self._codes(x))) @ self.transform
+        if self.coder is not None:
+            inputs = self.coder.inputs(x)
+            if self.training and self.augment is not None:
+                inputs = self.augment(inputs, self.generator)
+            x = self.coder.encode(inputs) / self.unit
+        e = self.dropout(x if self.in_coordinates else self.features(x))
+        e = e if self.in_coordinates else e @ self.transform
         born = QF.born_rule(e, self.factor) / QF.born_mass(self.factor, self._gram())
         return log_defended(born, self.epsilon)
-
-    def _codes(self, x: Tensor) -> Tensor:
-        if self.coder is None:
-            return x
-        inputs = self.coder.inputs(x)
-        if self.training and self.augment is not None:
-            inputs = self.augment(inputs, self.generator)
-        return self.coder.encode(inputs) / self.unit
 
     def _gram(self) -> Tensor:
         """Gram matrix of the coordinates; while features learn, a constant for twenty steps."""

@@ -9,12 +9,10 @@ it, both of the form :math:`p(x) = m(x) \lVert L \phi(x) \rVert^2` with integral
     base measure and divided by its integral.
 ``square_root``
     :math:`L^\top L = G^{-1/2} \rho\, G^{-1/2}`: φ prepares the state, and the orthonormal features
-    :math:`G^{-1/2} \phi` closest to φ measure it. In quantum information this is the square-root
-    or "pretty good" measurement (Hausladen and Wootters, 1994); its elements
-    :math:`m(x)\, G^{-1/2} \phi \phi^\top G^{-1/2} dx` add up to the identity, so that the outcome
-    has total probability tr ρ = 1. Whatever the features span on the data is seen without a floor,
-    and :math:`G^{-1/2}` halves the exponent of the spectrum, so frequencies of bandwidth √2·h
-    resolve a kernel of bandwidth h: in d dimensions 2^{d/2} times fewer features.
+    :math:`G^{-1/2} \phi` closest to φ measure it, by the square-root or "pretty good" measurement
+    of quantum information (Hausladen and Wootters, 1994). There is no floor, and
+    :math:`G^{-1/2}` halves the exponent of the spectrum, so frequencies of bandwidth √2·h resolve
+    a kernel of bandwidth h: in d dimensions 2^{d/2} times fewer features.
 """
 
 import math
@@ -30,6 +28,9 @@ from qaffde.parameters import DOUBLE, ComputeConfig
 
 ROUNDING = 1e-10
 """Share of the whole below which what is left of a difference is rounding."""
+NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
+SPECTRUM_WIDENING = {"direct": 1.0, "square_root": math.sqrt(2)}
+"""Bandwidth of the frequencies, in bandwidths of the kernel that each reading then resolves."""
 
 
 def effective_count(weight: Tensor) -> float:
@@ -54,9 +55,9 @@ def joint_count(*parts: tuple[float, float]) -> float:
 class Sums:
     r"""Sufficient statistics of weighted rows: :math:`\rho = \sum w \phi \phi^\top`, Σw and Σw².
 
-    The sum of squared weights is kept as Kish's effective count :math:`n = (\sum w)^2 / \sum w^2`,
-    which does not overflow. They add up over rows, and rows can be subtracted. Of a mixture, ρ are
-    its sufficient statistics, of shape (S,).
+    The last is kept as Kish's effective count :math:`n = (\sum w)^2 / \sum w^2`, which does not
+    overflow. They add up over rows, and rows can be subtracted. Of a mixture, ρ are its sufficient
+    statistics, of shape (S,).
     """
 
     rho: Tensor
@@ -101,23 +102,20 @@ class Sums:
         return (self.weight / total) ** 2 / self.count
 
 
-NOT_FITTED = "rows to forget were not all in the fit, or not with this weight"
-
-
 def _difference(whole: Tensor, part: Tensor) -> Tensor:
     """Difference of density matrices, which must not be negative by more than rounding.
 
     A Cholesky factor tells at a tenth of the cost of eigenvalues. Negative ones within rounding
-    stay in the sum, where rows that return meet them again; every reading clips them.
+    stay in the sum; every reading clips them.
     """
     rest = whole - part
     if rest.ndim == 1:
         return rest
     slack = ROUNDING * whole.trace() * torch.eye(len(rest), dtype=rest.dtype)
     if torch.linalg.cholesky_ex(rest + slack).info > 0:
-        least = float(torch.linalg.eigvalsh(rest)[0])
+        least = f"{float(torch.linalg.eigvalsh(rest)[0]):.2g}"
         raise ValueError(
-            f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least:.2g}"
+            f"{NOT_FITTED}: without them the density matrix has the eigenvalue {least}"
         )
     return rest
 
@@ -193,7 +191,3 @@ def square_root_values(
         root = U * lam.rsqrt()
         values = lattice.quadratic(root @ inner @ root.T, features.b, features.a, x)
     return values.clamp(min=0.0) / inner.trace()
-
-
-SPECTRUM_WIDENING = {"direct": 1.0, "square_root": math.sqrt(2)}
-"""Bandwidth of the frequencies, in bandwidths of the kernel that each reading then resolves."""

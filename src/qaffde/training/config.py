@@ -46,7 +46,7 @@ class LoopConfig:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "batch_size", "eval_every", "patience"):
+        for name in ("max_steps", "eval_every", "batch_size", "patience"):
             if getattr(self, name) is not None or name in ("max_steps", "eval_every"):
                 check_count(name, getattr(self, name))
         check_positive("learning_rate", self.learning_rate)
@@ -73,8 +73,7 @@ class TrainingConfig:
     Parameters
     ----------
     solver : {"lbfgs", "adam"}, default="lbfgs"
-        For the convex problem of frozen features. L-BFGS was faster than Adam on every problem
-        of ``python -m benchmarks.solvers``; Adam is the paper's.
+        For the convex problem of frozen features. Adam is the paper's, and slower.
     max_iter : int, default=10
         Iterations of that solver; for "adam", epochs.
     initialization : {"closed_form", "random"}, default="closed_form"
@@ -82,24 +81,20 @@ class TrainingConfig:
     max_steps, batch_size, learning_rate : default=2000, "auto", 3e-3
         Of Adam, where an encoder or features learn; the rate falls linearly to 1e-5. Batches are
         of 1024 rows for densities and 256 for classifiers.
-    weight_decay : float, default=0.0
-        Decoupled, as in AdamW.
-    clip_norm : float or None, default=10.0
-        Largest norm of its gradient.
+    weight_decay, clip_norm : default=0.0, 10.0
+        Decoupled, as in AdamW; largest norm of its gradient, or None.
     validation_fraction, patience : default=0.1, 10
         Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
         them before it stops. What was best on them is kept.
     learn_features : bool, default=False
         Whether the frequencies of a classifier learn too.
     dropout : float, default=0.0
-        Share of the features that a step does not see, drawn anew for each row: many features
-        then cannot learn rows by heart. For classifiers with the conditional objective.
+        Share of the features that a step of a classifier does not see, drawn anew for each row.
     augment : callable, optional
-        ``augment(images, generator)`` returns other images of the same shape (n, C, H, W), for
-        training an encoder.
+        ``augment(images, generator)`` returns other images (n, C, H, W), to train an encoder.
     checkpoint : path or None, default=None
-        Where the state is kept while fitting, in files that begin with this name. A fit that was
-        killed goes on from them when called again with the same data, parameters and seed.
+        Beginning of the names of files that keep the state while fitting. A fit that was killed
+        goes on from them when called again with the same data, parameters and seed.
 
     Examples
     --------
@@ -126,8 +121,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_choice("solver", self.solver, ("lbfgs", "adam"))
         check_choice("initialization", self.initialization, ("closed_form", "random"))
-        check_count("max_iter", self.max_iter)
-        check_count("max_steps", self.max_steps)
+        for name in ("max_iter", "max_steps"):
+            check_count(name, getattr(self, name))
         check_count("batch_size", self.batch_size, auto=True)
         check_positive("learning_rate", self.learning_rate)
         check_share("validation_fraction", self.validation_fraction)

@@ -20,7 +20,7 @@ class LearnedBorn(Density):
     .. math:: \log p(x) = \log m(x) + \log \frac{\lVert A e \rVert^2}{\lVert A \rVert^2}
 
     There :math:`T^\top (G + \mu I) T = I`: one learning rate serves all directions, and the ridge
-    μ is part of the normalizer. In ``eval`` mode it is not, and this is a density.
+    is part of the normalizer. In ``eval`` mode it is not, and this is a density.
     """
 
     transform: Tensor
@@ -35,16 +35,13 @@ class LearnedBorn(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (n,), less the ridge's penalty while training."""
-        log_born = self.state(self.features(x) @ self.transform)
-        return log_born + self.measure.log_density(x) - self._log_mass()
-
-    def _log_mass(self) -> Tensor | float:
+        log_p = self.state(self.features(x) @ self.transform) + self.measure.log_density(x)
         if isinstance(self.measure, KernelMeasure):
-            return self.measure.log_normalizer(self.transform, self.features)
+            return log_p - self.measure.log_normalizer(self.transform, self.features)
         if self.training:
-            return 0.0
+            return log_p
         squares = self.state.factor.square()
-        return ((squares * self.share).sum() / squares.sum()).log()
+        return log_p - ((squares * self.share).sum() / squares.sum()).log()
 
 
 def train_jointly(
@@ -60,13 +57,11 @@ def train_jointly(
     """Train a Born density together with the map in front of it, from a state in its coordinates.
 
     `around` makes the density of rows from the Born density; its parameters learn in place. Rows
-    and held-out rows are of shape (n, d), with weights of shape (n,). The Born density inside is
-    returned, in double precision.
+    (n, d) come with weights (n,). The Born density inside is returned, in double precision.
     """
     born = LearnedBorn(space, state)
-    density = around(born)
     device = space.level.device
-    density.to(device, torch.float32)
+    density = around(born).to(device, torch.float32)
     history = train(
         density,
         negative_log_likelihood,

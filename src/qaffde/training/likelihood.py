@@ -7,10 +7,9 @@ quantum state tomography,
           \sum_i w_i \log e_i^\top \sigma e_i
 
 and the density :math:`m\, \phi^\top L^\top L \phi / \operatorname{tr}(L G L^\top)` with
-:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalized by G itself. For μ = 0
-that is maximum likelihood. A ridge μ > 0 adds the penalty
-:math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on rough functions, those
-that take large coefficients for a small norm, and the problem keeps its form.
+:math:`L = A (G + \mu I)^{-1/2}`, :math:`\sigma = A^\top A`, is normalized by G itself. A ridge
+μ > 0 adds the penalty :math:`\log(1 + \mu \lVert L \rVert^2 / \operatorname{tr}(L G L^\top))` on
+functions that take large coefficients for a small norm, and the problem keeps its form.
 """
 
 from collections.abc import Iterable
@@ -25,30 +24,17 @@ from scipy.optimize import minimize
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.nn import (
-    BaseMeasure,
-    BornDensity,
-    DensityMatrix,
-    FourierFeatures,
-    KernelMeasure,
-)
+from qaffde.nn import BaseMeasure, BornDensity, DensityMatrix, FourierFeatures, KernelMeasure
 from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.loop import MakeOptimizer, adam, eager, train
 from qaffde.training.losses import expectation, negative_log_likelihood, state_likelihood
 from qaffde.training.run import History, Run
 
-NEGLIGIBLE = 0.01
-"""Share of the ridge below which an eigenvalue of G, or a feature, adds nothing."""
-MAX_NEGLIGIBLE = 0.5
-"""Share of the largest that is never negligible, so that something is left under any ridge."""
 START_ROWS = 10_000
-START_TOLERANCE = 1e-3
-BLOCK = 4096
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
-POLISH_EPOCHS = 5
-LBFGS_ITERATIONS = 5
-"""Iterations in a step of the loop, which evaluates the loss once more than they need."""
+POLISH_EPOCHS, LBFGS_ITERATIONS = 5, 5
+"""Of Adam where coordinates are too many; and of L-BFGS in a step of the loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +63,7 @@ class Whitening:
         """Whitening by a Gram matrix G; the ridge is a share of its largest eigenvalue."""
         U, lam = QF.range_eigenpairs(G, tolerance)
         mu = ridge * float(lam[-1])
-        level = lam + mu
-        return cls(features, measure, U * level.rsqrt(), level, mu)
+        return cls(features, measure, U * (lam + mu).rsqrt(), lam + mu, mu)
 
     def to(self, device: torch.device | str) -> "Whitening":
         """The same map on a device."""
@@ -94,13 +79,10 @@ class Whitening:
 
     @torch.no_grad()
     def values(self, X: Tensor) -> Tensor:
-        """Features φ of shape (N, D) of rows of shape (N, d), in float32.
-
-        That is all the precision which a likelihood needs; half the memory, twice the speed.
-        """
+        """Features φ (N, D) of rows (N, d), in float32: all the precision a likelihood needs."""
         features = deepcopy(self.features).float()
         phi = features.W.new_empty(len(X), features.n_features)
-        for x, values in zip(X.split(BLOCK), phi.split(BLOCK), strict=True):
+        for x, values in zip(X.split(4096), phi.split(4096), strict=True):
             values.copy_(features(x.to(phi)))
         return phi
 
@@ -121,7 +103,7 @@ class Whitening:
         phi, weight = phi[:START_ROWS], weight[:START_ROWS]
         T = self.transform * self.level.sqrt()
         rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
-        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, START_TOLERANCE)
+        lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, 1e-3)
         return DensityMatrix((lam[:, None].sqrt() * V).to(phi))
 
     @torch.no_grad()
@@ -147,12 +129,13 @@ def whiten(
 
     On the paper's kernel measure, which has no Gram matrix, features stay as they are: the
     objective is then the paper's, whose likelihood is not that of a density. Eigenvalues of G
-    below the share `tolerance` of the largest count as zero.
+    below the share `tolerance` of the largest count as zero, and with them features and
+    eigenvalues below a hundredth of the ridge: they add nothing.
     """
     if isinstance(measure, KernelMeasure):
         one = torch.ones_like(features.a)
         return Whitening(features, measure, one.diag(), one, 0.0)
-    share = min(NEGLIGIBLE * ridge, MAX_NEGLIGIBLE)
+    share = min(0.01 * ridge, 0.5)  # something is left under any ridge
     features = features.trimmed(share)
     return Whitening.of(
         features, measure, measure.gram(features), ridge=ridge, tolerance=max(tolerance, share)
@@ -182,8 +165,7 @@ class WhitenedState(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Log of the Born rule at features (n, D), or rows (n, d)."""
-        born: Tensor = QF.born_rule(self.features(x), self.factor)
-        return born.log() - self.log_trace()
+        return QF.born_rule(self.features(x), self.factor).log() - self.log_trace()
 
 
 def maximize_likelihood(
@@ -197,16 +179,24 @@ def maximize_likelihood(
 ) -> History:
     """Maximize the likelihood of rows (N, d), with weights of mean one, over a state, in place.
 
-    Where the coordinates of all rows do not fit into memory, a part of the rows leads to a state
-    from which Adam goes on with all of them.
+    Where the coordinates of all rows do not fit into memory, Adam goes on with all rows from the
+    state of a part of them.
     """
     most, peers = MAX_COORDINATES // space.features.n_features, run.peers
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
     phi = space.values(Z[part])
-    module = WhitenedState(space, state)
-    history = maximize_state(
-        module, phi, weight[part], config.max_iter, generator, solver=config.solver, run=run
+    solver = SOLVERS[config.solver]
+    loop = solver.config(config.max_iter, len(phi), run)
+    history = train(
+        WhitenedState(space, state),
+        state_likelihood,
+        (phi, weight[part].to(phi)),
+        None,
+        loop,
+        generator,
+        make_optimizer=solver.make_optimizer,
+        **run.loop_arguments("state", loop.max_steps),
     )
     if too_many:
         adam = SOLVERS["adam"].config(POLISH_EPOCHS, len(Z), run, learning_rate=1e-3)
@@ -214,31 +204,6 @@ def maximize_likelihood(
         rows = (Z.to(module.transform), weight.to(module.transform))
         train(module, negative_log_likelihood, rows, None, adam, generator, peers=peers)
     return history
-
-
-def maximize_state(
-    module: WhitenedState | DensityMatrix,
-    phi: Tensor,
-    weight: Tensor,
-    max_iter: int,
-    generator: Generator,
-    *,
-    solver: str = "lbfgs",
-    run: Run | None = None,
-) -> History:
-    """Solve the convex problem for features phi of shape (N, D), in place."""
-    run, chosen = Run() if run is None else run, SOLVERS[solver]
-    config = chosen.config(max_iter, len(phi), run)
-    return train(
-        module,
-        state_likelihood,
-        (phi, weight.to(phi)),
-        None,
-        config,
-        generator,
-        make_optimizer=chosen.make_optimizer,
-        **run.loop_arguments("state", config.max_steps),
-    )
 
 
 @torch.no_grad()
@@ -267,14 +232,9 @@ def approximate_state(
 
 def lbfgs(parameters: Iterable[nn.Parameter], config: LoopConfig) -> torch.optim.Optimizer:
     """L-BFGS with a strong Wolfe line search, some iterations in each step."""
-    optimizer: torch.optim.Optimizer = eager(torch.optim.LBFGS)(
-        parameters,
-        lr=config.learning_rate,
-        max_iter=LBFGS_ITERATIONS,
-        history_size=20,
-        line_search_fn="strong_wolfe",
-    )
-    return optimizer
+    settings: dict[str, Any] = {"history_size": 20, "line_search_fn": "strong_wolfe"}
+    settings |= {"lr": config.learning_rate, "max_iter": LBFGS_ITERATIONS}
+    return eager(torch.optim.LBFGS)(parameters, **settings)
 
 
 @dataclass(frozen=True)
@@ -298,13 +258,8 @@ class Solver:
         return LoopConfig(max_steps=max_iter * epoch, **chosen)
 
 
-FULL_BATCH = {
-    "batch_size": None,
-    "learning_rate": 1.0,
-    "final_learning_rate": 1.0,
-    "eval_every": 1,
-}
+_FULL = {"batch_size": None, "learning_rate": 1.0, "final_learning_rate": 1.0, "eval_every": 1}
 SOLVERS: dict[str, Solver] = {
-    "lbfgs": Solver(lbfgs, FULL_BATCH, LBFGS_ITERATIONS),
+    "lbfgs": Solver(lbfgs, _FULL, LBFGS_ITERATIONS),
     "adam": Solver(adam, {"batch_size": 2048, "learning_rate": 0.01, "eval_every": 100}, 0),
 }

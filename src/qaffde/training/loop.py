@@ -1,7 +1,6 @@
 r"""One training loop for every module and every loss.
 
-A loss is a function ``loss(module, *batch)`` that returns a mean over the rows of a batch. The
-loop draws batches, takes steps and keeps the state that is best on held-out rows. It recovers from
+It draws batches, takes steps and keeps the state that is best on held-out rows, recovers from
 losses that are not finite, and resumes after the process was killed.
 
 At every evaluation the loop notes its whole state: parameters, optimizer, generators, place in
@@ -24,14 +23,13 @@ from torch.optim import Optimizer
 
 from qaffde.training.checkpoint import Checkpoint, State, fingerprint
 from qaffde.training.config import LoopConfig
-from qaffde.training.noise import Noise, twin
+from qaffde.training.noise import Noise
 from qaffde.training.run import ALONE, History, Peers
-
-Rows = tuple[Tensor, ...]
 
 MAX_FAILURES = 5
 """Recoveries in a row, before training is given up."""
 
+Rows = tuple[Tensor, ...]
 Loss = Callable[..., Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter], LoopConfig], Optimizer]
 Report = Callable[[History], None]
@@ -41,11 +39,8 @@ class TrainingDiverged(RuntimeError):  # noqa: N818 (a word for what happened)
     """The loss was not finite again and again, at ever smaller learning rates."""
 
 
-def eager(kind: type[Optimizer]) -> Any:
-    """An optimizer without the wrappers for torch's compiler, which they import when first called.
-
-    That import takes longer than a usual fit. Steps are taken without gradients, as in torch's.
-    """
+def eager(kind: type[Optimizer]) -> Callable[..., Optimizer]:
+    """An optimizer without wrappers for torch's compiler, whose import takes longer than a fit."""
     wrapped = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
     methods = {name: unwrap(getattr(kind, name)) for name in wrapped}
     return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(unwrap(kind.step))})
@@ -53,10 +48,8 @@ def eager(kind: type[Optimizer]) -> Any:
 
 def adam(parameters: Iterable[nn.Parameter], config: LoopConfig) -> Optimizer:
     """Adam with decoupled weight decay."""
-    optimizer: Optimizer = eager(torch.optim.AdamW)(
-        parameters, lr=config.learning_rate, weight_decay=config.weight_decay, foreach=True
-    )
-    return optimizer
+    settings = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    return eager(torch.optim.AdamW)(parameters, **settings, foreach=True)
 
 
 def train(
@@ -74,8 +67,8 @@ def train(
 ) -> History:
     """Minimize a loss over the parameters of a module, in place.
 
-    The module ends in the state that was best on `valid`, or in its last one where nothing is
-    held out (patience then counts the training loss).
+    The module ends in the state that was best on `valid`, or in its last one without held-out rows
+    (patience then counts the training loss).
 
     Parameters
     ----------
@@ -86,18 +79,15 @@ def train(
         Training rows, and held-out rows.
     config : LoopConfig
     generator : torch.Generator
-        Source of the batches, and of the module's own noise, such as dropout's.
+        Source of the batches and of dropout.
     make_optimizer : callable, default=adam
-        ``make_optimizer(parameters, config)``. Steps are taken with a closure, so that L-BFGS
-        works (with ``batch_size=None``).
+        ``make_optimizer(parameters, config)``; L-BFGS needs ``batch_size=None``.
     checkpoint : Checkpoint or path, optional
-        Where the state is saved. If the file exists, training goes on from it; it is removed when
-        training ends.
+        Where the state is saved. Training goes on from such a file, and removes it in the end.
     report : callable, optional
         Called with the history after every evaluation.
     peers : Peers, default=ALONE
-        Processes that train the same module, each on its own rows. Losses and gradients are
-        averaged over them, so that all take the same steps.
+        Processes that train the same module, each on its own rows, by averages of gradients.
 
     Returns
     -------
@@ -105,15 +95,12 @@ def train(
 
     Raises
     ------
-    TrainingDiverged
-        After several recoveries in a row; the module is then in its best state.
-    CheckpointError
-        If the checkpoint is damaged or that of another fit.
+    TrainingDiverged, CheckpointError
+        After several recoveries in a row; of a checkpoint that is damaged or of another fit.
 
     Examples
     --------
-    >>> line = nn.Linear(1, 1)
-    >>> x = torch.linspace(-1, 1, 100)[:, None]
+    >>> line, x = nn.Linear(1, 1), torch.linspace(-1, 1, 100)[:, None]
     >>> def mean_square(module, x, y):
     ...     return (module(x) - y).square().mean()
     >>> config = LoopConfig(max_steps=500, batch_size=10, learning_rate=0.1)
@@ -123,9 +110,7 @@ def train(
     ('max_steps', 3.0)
     """
     run = _Run(module, loss, rows, valid, config, generator, make_optimizer, peers)
-    file = checkpoint
-    if file is not None and not isinstance(file, Checkpoint):
-        file = Checkpoint(file)
+    file = Checkpoint(checkpoint) if isinstance(checkpoint, str | os.PathLike) else checkpoint
     identity = {} if file is None else run.fingerprint()
     if file is not None and (saved := file.load(identity)) is not None:
         with file.restoring():
@@ -156,10 +141,6 @@ class _NotFiniteError(ArithmeticError):
     """A loss or gradient that is NaN or infinite."""
 
 
-KEPT = ("order", "position", "is_noisy", "step", "failures", "stale", "damping", "best_loss")
-"""Attributes of a run that a checkpoint holds as they are."""
-
-
 @dataclass(eq=False)
 class _Run:
     """State of one training, and the two moves that change it: a step and an evaluation."""
@@ -173,13 +154,16 @@ class _Run:
     make_optimizer: MakeOptimizer
     peers: Peers
 
+    kept = ("order", "position", "is_noisy", "step", "failures", "stale", "damping", "best_loss")
+    """Attributes that a checkpoint holds as they are."""
+
     def __post_init__(self) -> None:
         self.module.train()
         self.order, self.position = torch.empty(0, dtype=torch.int64), 0
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.peers.share_(self.parameters)
         self.optimizer = self.make_optimizer(self.parameters, self.config)
-        self.noise = Noise(twin(self.generator))  # batches are those of a module without noise
+        self.noise = Noise(self.generator.clone_state())  # batches do not depend on noise
         self.is_noisy = self.config.batch_size is not None  # line searches need the same loss
         self.step, self.failures, self.stale = 0, 0, 0
         self.damping, self.best_loss = 1.0, math.inf
@@ -209,12 +193,12 @@ class _Run:
             "history": asdict(self.history),
             "seconds": self.seconds,
             "processor_seconds": time.process_time() - self.processor_started,
-            **{name: getattr(self, name) for name in KEPT},
+            **{name: getattr(self, name) for name in self.kept},
         }
 
     def restore(self, state: State) -> None:
         self._go_back(state)
-        vars(self).update({name: state[name] for name in (*KEPT, "best_state")}, good=state)
+        vars(self).update({name: state[name] for name in (*self.kept, "best_state")}, good=state)
         self.generator.set_state(state["generator"])
         self.noise.generator.set_state(state["noise"])
         self.history = History(**state["history"])
@@ -227,10 +211,7 @@ class _Run:
 
     @property
     def learning_rate(self) -> float:
-        """Rate of the step, or of the time that is over where that is the larger share.
-
-        Several processes have several clocks, and must take the same steps.
-        """
+        """Rate by steps, or by time if more is over; processes with own clocks must agree."""
         limit, done = self.config.time_limit, float(self.step)
         if limit is not None and self.peers.size == 1:
             done = max(done, self.seconds / limit * self.config.max_steps)
@@ -293,8 +274,23 @@ class _Run:
         valid_loss = math.nan if self.valid is None else self._held_out(self.valid)
         self.losses, self.failures = [], 0
         self.is_noisy = self.is_noisy and self.noise.used
-        self._compare(train_loss if self.valid is None else valid_loss)
-        self._record(train_loss, valid_loss)
+        loss = train_loss if self.valid is None else valid_loss
+        improved = loss < self.best_loss
+        self.stale = 0 if improved else self.stale + 1
+        self.best_loss = min(loss, self.best_loss)
+        if improved or self.valid is None:
+            self.best_state = _copied(self.module.state_dict())
+        self.history.steps.append(self.step)
+        self.history.train_loss.append(train_loss)
+        self.history.valid_loss.append(valid_loss)
+        self.history.learning_rate.append(self.learning_rate)
+        self.history.seconds.append(self.seconds)
+        if self.step >= self.config.max_steps:
+            self.history.stopped_by = "max_steps"
+        elif self.config.patience is not None and self.stale >= self.config.patience:
+            self.history.stopped_by = "patience"
+        elif self._is_late():
+            self.history.stopped_by = "time_limit"
         self.good = self.state()
 
     @torch.no_grad()
@@ -310,28 +306,6 @@ class _Run:
         if mean.isnan():
             raise _NotFiniteError
         return float(mean)
-
-    def _compare(self, loss: float) -> None:
-        improved = loss < self.best_loss
-        self.stale = 0 if improved else self.stale + 1
-        self.best_loss = min(loss, self.best_loss)
-        if improved or self.valid is None:
-            self.best_state = _copied(self.module.state_dict())
-
-    def _record(self, train_loss: float, valid_loss: float) -> None:
-        self.history.steps.append(self.step)
-        self.history.train_loss.append(train_loss)
-        self.history.valid_loss.append(valid_loss)
-        self.history.learning_rate.append(self.learning_rate)
-        self.history.seconds.append(self.seconds)
-        self.history.stopped_by = self._reason()
-
-    def _reason(self) -> str:
-        if self.step >= self.config.max_steps:
-            return "max_steps"
-        if self.config.patience is not None and self.stale >= self.config.patience:
-            return "patience"
-        return "time_limit" if self._is_late() else ""
 
     def _recover(self) -> None:
         """Go back to the last good parameters, at half the learning rate, with other batches."""

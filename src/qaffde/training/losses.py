@@ -10,27 +10,19 @@ BLOCK = 1024
 
 
 def negative_log_likelihood(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
-    r"""Mean :math:`-w \log p(x)` over a batch: weights of mean one over all the rows.
-
-    Batches are not divided by their own weight, so that their mean over an epoch is the loss of
-    all rows.
+    r"""Mean :math:`-w \log p(x)` over a batch, not divided by the weight of the batch.
 
     Parameters
     ----------
     module : nn.Module
         A :class:`~qaffde.nn.Density`, or any module from rows to log-probabilities.
-    x : Tensor of shape (n, d)
-    weight : Tensor of shape (n,)
+    x, weight : Tensors of shapes (n, d), (n,)
+        Weights of mean one over all rows.
 
     Examples
     --------
-    >>> import math, torch
-    >>> from qaffde.nn import Density
-    >>> class Uniform(Density):
-    ...     def log_prob(self, x):
-    ...         return torch.zeros(len(x)) - math.log(2)
-    >>> negative_log_likelihood(Uniform(), torch.rand(3, 1), torch.ones(3))
-    tensor(0.6931)
+    >>> negative_log_likelihood(nn.Identity(), torch.tensor([-0.5, -1.5]), torch.ones(2))
+    tensor(1.)
     """
     return -(weight * module(x)).mean()
 
@@ -39,8 +31,7 @@ def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
     r"""Mean :math:`-w \log(\phi^\top \sigma \phi)` of a state at features of shape (N, D).
 
     The :func:`negative_log_likelihood` of a state with a `factor` and a `log_trace`, without
-    gradients in the features. Rows are read once for the loss and its gradient: where they are
-    many, reading them takes longer than the arithmetic.
+    gradients in the features. Rows are read once for the loss and its gradient.
 
     Examples
     --------
@@ -49,8 +40,7 @@ def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
     >>> state_likelihood(state, torch.ones(3, 2), torch.ones(3)).item()
     0.0
     """
-    log_trace: Tensor = weight.mean() * state.log_trace()
-    return log_trace - _Expectation.apply(state.factor, phi, weight)
+    return weight.mean() * state.log_trace() - _Expectation.apply(state.factor, phi, weight)
 
 
 def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

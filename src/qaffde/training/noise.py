@@ -22,10 +22,9 @@ DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d}
 class Noise(TorchFunctionMode):
     """Context in which torch draws from a generator, and not from its global one.
 
-    It holds for the calling thread only, so that fits in several threads do not disturb each
-    other. Every call of torch takes two microseconds more. What draws on another device, alpha
-    dropout and randomized ReLUs still use torch's own generators. `used` says whether anything was
-    drawn.
+    It holds for the calling thread only; every call of torch takes two microseconds more. What
+    draws on another device, alpha dropout and randomized ReLUs still use torch's own generators.
+    `used` says whether anything was drawn.
 
     Examples
     --------
@@ -68,10 +67,3 @@ class Noise(TorchFunctionMode):
         shape = x.shape if function is F.dropout else (*x.shape[:2], *(1 for _ in x.shape[2:]))
         kept = torch.rand(shape, generator=self.generator) >= p
         return x * kept.to(x) / max(1 - p, 1e-9)
-
-
-def twin(generator: Generator) -> Generator:
-    """Copy of a generator in its present state."""
-    other = Generator(generator.device)
-    other.set_state(generator.get_state())
-    return other

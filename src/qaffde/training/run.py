@@ -13,9 +13,6 @@ from torch import Generator, Tensor
 
 from qaffde.training.checkpoint import Checkpoint
 
-FEW_ROWS = 20
-"""With fewer rows nothing is held out."""
-
 
 def hold_out(
     n: int,
@@ -23,13 +20,12 @@ def hold_out(
     generator: Generator | None = None,
     *,
     most: int | None = None,
-    few: int = FEW_ROWS,
+    few: int = 20,
 ) -> tuple[Tensor, Tensor]:
     """Numbers of rows to train on, and of rows to hold out; none of the latter if n < `few`.
 
-    The one split of this package: candidates of a search and states of a training are judged by
-    what it holds out, a `share` of n rows, but not more than `most`. Rows that are in random order
-    already need no generator: the first of them are held out.
+    Held out are a `share` of n rows, but not more than `most`; without a generator the first ones,
+    for rows in random order.
 
     Examples
     --------
@@ -47,8 +43,8 @@ def hold_out(
 class History:
     """Record of a training; lists have one entry for each evaluation.
 
-    A `train_loss` is the mean over the steps since the last evaluation, a `valid_loss` NaN where
-    nothing is held out; `seconds` are since the start, time before a resume included.
+    A `train_loss` is the mean over the steps since the last one, a `valid_loss` NaN where nothing
+    is held out; `seconds` include those before a resume.
     """
 
     steps: list[int] = field(default_factory=list)
@@ -92,10 +88,7 @@ Value = TypeVar("Value")
 class Peers:
     """Processes of a training, of which this is number `rank`, from 0; all make the same calls.
 
-    Parameters
-    ----------
-    grouped : bool, default=False
-        Whether they are the default group of ``torch.distributed``; else there is one alone.
+    If `grouped`, they are the default group of ``torch.distributed``; else there is one alone.
     """
 
     def __init__(self, *, grouped: bool = False) -> None:
@@ -175,8 +168,7 @@ ALONE = Peers()
 class Run:
     """Clock, checkpoint files, progress and peers of one fit.
 
-    Names of checkpoint files, one for each stage, begin with `checkpoint`. Progress is printed by
-    the first of several processes.
+    Checkpoint files, one for each stage, begin with `checkpoint`. The first process prints.
 
     Examples
     --------
@@ -218,9 +210,8 @@ class Run:
 
     def file(self, stage: str) -> Checkpoint | None:
         """Checkpoint of a stage, if there are checkpoints."""
-        if self.checkpoint is None:
-            return None
-        return Checkpoint(f"{os.fspath(self.checkpoint)}.{stage}")
+        name = self.checkpoint
+        return None if name is None else Checkpoint(f"{os.fspath(name)}.{stage}")
 
     def loop_arguments(self, stage: str, max_steps: int) -> dict[str, Any]:
         """Arguments of :func:`~qaffde.training.loop.train` for a stage of this fit."""

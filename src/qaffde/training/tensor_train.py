@@ -4,13 +4,14 @@ r"""Maximum likelihood for tensor trains.
           - \lambda \sum_t \int \lVert \partial_t \Psi \rVert^2 / Z
 
 Z and the roughness of Ψ (Good and Gaskins, 1971: that of the root of the density) are contractions
-of the train, so both terms are exact. All parameters take Adam's steps at once.
+of the train, so both terms are exact.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from numbers import Real
 
@@ -26,19 +27,6 @@ from qaffde.training.run import History, Run, hold_out
 
 STEP, LOAD = 0.2, 0.5
 """Size of W and E, and of V, in units of the parameters that learn."""
-MIXING = 0.02
-"""Size of the first random part of W."""
-ORDER_ROWS = 20_000
-"""Rows that the order of the parts is found from."""
-MANY_ROWS = 100_000
-"""Rows beyond which more steps are taken, by the fourth root."""
-CLIP_NORM = 5.0
-GAP_ROUNDS = 3
-"""Rounds of training where values are not known."""
-TAIL, MAX_SLOPE, MIN_LEVEL = 5e-4, 64.0, 1e-7
-"""Share of the outer values, largest gain of resolution, and least share of the law in a cell."""
-MAX_SORTED = 1_000_000
-"""Values that quantiles are taken of."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +39,7 @@ class TensorTrainConfig:
         K, functions of a part, at most; codes have no more than there are, and fits of few rows
         have fewer.
     bond, rank : int, default=96, 8
-        χ, at most, and the columns r of the end. With one column Ψ is zero on whole surfaces, and
-        steps near them are erratic.
+        χ, at most, and the columns r of the end: with one, Ψ is zero on whole surfaces.
     ridge : float, default=3.0
         λ times the number of rows.
     max_steps, batch_size, learning_rate : default=2000, 2048, 0.03
@@ -60,7 +47,7 @@ class TensorTrainConfig:
     validation_fraction, max_validation, patience : default=0.1, 20_000, 8
         Rows that are held out, and fiftieths of the steps without gain on them before it stops.
     checkpoint : path or None, default=None
-        Where the state is kept while fitting, as in :class:`TrainingConfig`.
+        As in :class:`TrainingConfig`.
     """
 
     n_functions: int = 48
@@ -76,9 +63,9 @@ class TensorTrainConfig:
     checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation"):
+        counts = ("n_functions", "bond", "rank", "max_steps", "batch_size", "max_validation")
+        for name in (*counts, "patience"):
             check_count(name, getattr(self, name))
-        check_count("patience", self.patience)
         check_positive("learning_rate", self.learning_rate)
         check_share("validation_fraction", self.validation_fraction)
         if not (isinstance(self.ridge, Real) and self.ridge >= 0):
@@ -91,8 +78,22 @@ class TensorTrainConfig:
             self,
             n_functions=min(self.n_functions, 4 + round(size)),
             bond=min(self.bond, 4 + round(1.3 * size)),
-            max_steps=round(self.max_steps * max(1.0, n / MANY_ROWS) ** 0.25),
+            max_steps=round(self.max_steps * max(1.0, n / 100_000) ** 0.25),
             batch_size=min(self.batch_size, max(64, n // 8)),
+        )
+
+    def loop(self, n: int, run: Run, rounds: int) -> LoopConfig:
+        """Settings of the loop over n rows, the first of some rounds that are left."""
+        steps = -(-self.max_steps // rounds)
+        return LoopConfig(
+            max_steps=steps,
+            batch_size=min(self.batch_size, n),
+            learning_rate=self.learning_rate,
+            final_learning_rate=1e-3 * self.learning_rate,
+            clip_norm=5.0,
+            eval_every=max(1, steps // 50),
+            patience=self.patience,
+            time_limit=None if run.left is None else run.left / rounds,
         )
 
 
@@ -101,17 +102,8 @@ class LearningTrain(nn.Module):
 
     .. math:: W = I + a W', \qquad E = a E', \qquad V_k = [k = 0] + b V'_k / (1 + f_k)
 
-    where :math:`f_k` is the frequency of a function: steps are small where functions vary fast,
-    and in matrices of many numbers.
-
-    Parameters
-    ----------
-    bases : sequence of ColumnBasis
-        In the order of the train.
-    bond, rank : int
-    ridge : float
-        λ.
-    generator : torch.Generator
+    where :math:`f_k` is the frequency of a function: steps are small where functions vary fast.
+    The bases are in the order of the train, and the ridge is λ.
     """
 
     def __init__(
@@ -124,14 +116,11 @@ class LearningTrain(nn.Module):
     ) -> None:
         super().__init__()
         self.bases, self.ridge = list(bases), ridge
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator, dtype=torch.float32)
-
-        mixing = MIXING / (STEP * math.sqrt(bond))
-        self.mixers = nn.ParameterList(mixing * normal(bond, bond) for _ in bases[1:])
-        self.loadings = nn.ParameterList(normal(bond, b.n_functions) for b in bases)
-        self.end = nn.Parameter((1 + normal(bond, rank)) / STEP)
+        normal = partial(torch.randn, bond, generator=generator, dtype=torch.float32)
+        mixing = 0.02 / (STEP * math.sqrt(bond))
+        self.mixers = nn.ParameterList(mixing * normal(bond) for _ in bases[1:])
+        self.loadings = nn.ParameterList(normal(b.n_functions) for b in bases)
+        self.end = nn.Parameter((1 + normal(rank)) / STEP)
         for k, basis in enumerate(bases):
             self.register_buffer(f"scale_{k}", 1 / (1 + basis.roughness.float().sqrt() / math.pi))
             self.register_buffer(f"rough_{k}", basis.roughness.float())
@@ -181,35 +170,33 @@ class LearningTrain(nn.Module):
 def make_bases(
     parts: Sequence[Part], x: Tensor, n_functions: int, knots: Sequence[Tensor | None]
 ) -> list[ColumnBasis]:
-    """Functions of each part of rows (n, d), on lines with knots where they are given."""
-    return [
-        _basis(part, values, n_functions, own)
-        for part, values, own in zip(parts, x.T, knots, strict=True)
-    ]
+    """Functions of each part of rows (n, d), on lines with knots where they are given.
 
+    Codes have their own masses, none of them zero.
+    """
 
-def _basis(part: Part, values: Tensor, n_functions: int, knots: Tensor | None) -> ColumnBasis:
-    """Functions of a part; codes have their own masses, none of them zero."""
-    if part.is_line:
-        return WaveBasis(n_functions, knots)
-    if part.kind == "circle":
-        return CircleBasis(n_functions)
-    codes = values[~values.isnan()].long()
-    counts = torch.bincount(codes, minlength=part.size).double() + 0.5
-    return CodeBasis(counts / counts.sum(), n_functions)
+    def basis(part: Part, values: Tensor, own: Tensor | None) -> ColumnBasis:
+        if part.is_line:
+            return WaveBasis(n_functions, own)
+        if part.kind == "circle":
+            return CircleBasis(n_functions)
+        codes = values[~values.isnan()].long()
+        counts = torch.bincount(codes, minlength=part.size).double() + 0.5
+        return CodeBasis(counts / counts.sum(), n_functions)
+
+    return list(map(basis, parts, x.T, knots))
 
 
 def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     """Order of columns in which neighbors tell most about each other.
 
-    A path through the pairs of largest mutual information, which grows at both ends.
+    A path through the pairs of largest mutual information, in cells, which grows at both ends.
 
     Parameters
     ----------
     levels : Tensor of shape (n, d)
         Columns in [0, 1], about uniform.
     n_cells : int, default=16
-        Cells of a column of the tables that mutual information is estimated from.
 
     Examples
     --------
@@ -222,7 +209,11 @@ def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     cells = (levels.nan_to_num(0.5) * n_cells).long().clamp(0, n_cells - 1)
     told = torch.zeros(d, d, dtype=torch.float64)
     for i, j in combinations(range(d), 2):
-        told[i, j] = told[j, i] = _mutual_information(cells[:, i], cells[:, j], n_cells)
+        pairs = cells[:, i] * n_cells + cells[:, j]
+        joint = torch.bincount(pairs, minlength=n_cells**2).double().reshape(n_cells, -1)
+        share = joint / joint.sum()
+        gain = share / (share.sum(1, keepdim=True) * share.sum(0)).clamp(min=1e-300)
+        told[i, j] = told[j, i] = torch.special.xlogy(share, gain).sum()
     told.fill_diagonal_(-1)
     path = [int(k) for k in divmod(int(told.argmax()), d)] if d > 1 else [0]
     while len(path) < d:
@@ -235,39 +226,26 @@ def chain_order(levels: Tensor, n_cells: int = 16) -> list[int]:
     return path
 
 
-def _mutual_information(a: Tensor, b: Tensor, n_cells: int) -> float:
-    joint = torch.bincount(a * n_cells + b, minlength=n_cells**2).double().reshape(n_cells, -1)
-    share = joint / joint.sum()
-    independent = share.sum(1, keepdim=True) * share.sum(0)
-    return float(torch.special.xlogy(share, share / independent.clamp(min=1e-300)).sum())
-
-
 def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int) -> Tensor:
     r"""Knots (2, J) of a line that give values resolution by the root of their density.
 
     .. math:: dv = \tfrac12 \left(f + \sqrt f \Big/ \textstyle\int \sqrt f\right) dx
 
-    where f is a histogram. Half of the resolution goes by mass, the other half helps rare values.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n,)
-        Values of the column.
-    levels : callable
-        u, the share of the column's law below values (m,).
-    n_cells : int
-        Cells of equal width between the outermost values but for one in two thousand.
+    where f is a histogram of the values (n,), in cells of equal width between the outermost but
+    for one in two thousand. Half of the resolution goes by mass, the other half helps rare values.
+    `levels` gives u, the share of the column's law below values (m,).
     """
-    tail = torch.tensor([TAIL, 1 - TAIL], dtype=torch.float64)
-    low, high = torch.quantile(x[:: -(-len(x) // MAX_SORTED)], tail)
+    tail = torch.tensor([5e-4, 1 - 5e-4], dtype=torch.float64)
+    low, high = torch.quantile(x[:: -(-len(x) // 1_000_000)], tail)
     edges = torch.linspace(0, 1, n_cells + 1, dtype=torch.float64) * (high - low) + low
     counts = torch.bincount(torch.bucketize(x, edges[1:-1]), minlength=n_cells).double() + 0.5
     share = counts / counts.sum()
     root = share.sqrt() / share.sqrt().sum()
     u = levels(edges)
     u[0], u[-1] = 0.0, 1.0
-    keep = (torch.cat([u.new_ones(1), u.diff()]) > MIN_LEVEL) & (u < 1 - MIN_LEVEL)
-    v = torch.minimum((share + root) / 2, MAX_SLOPE * u.diff().clamp(min=0)).cumsum(0)
+    least = 1e-7  # share of the law in a cell
+    keep = (torch.cat([u.new_ones(1), u.diff()]) > least) & (u < 1 - least)
+    v = torch.minimum((share + root) / 2, 64 * u.diff().clamp(min=0)).cumsum(0)
     v = torch.cat([v.new_zeros(1), v / v[-1]])
     keep[-1] = True
     return torch.stack([u, v])[:, keep]
@@ -295,24 +273,12 @@ def fit_train(
     run: Run,
     knots: Sequence[Tensor | None] | None = None,
 ) -> tuple[TensorTrain, History]:
-    """Tensor train of maximum likelihood, and the history of its training.
+    """Tensor train of maximum likelihood of parts (n, d), and the history of its training.
 
-    It is never below independent parts on held-out rows, or they are the result. Values that are
-    not known are drawn, first from their own law, then in further rounds from the train of the
-    round before, given the rest of the row (stochastic EM; Celeux and Diebolt, 1985).
-
-    Parameters
-    ----------
-    parts : sequence of Part
-    x : Tensor of shape (n, d)
-        Values of the parts, on a line about normal; NaN where one is not known.
-    weight : Tensor of shape (n,)
-    config : TensorTrainConfig
-    generator : torch.Generator
-    run : Run
-        Clock, checkpoint and progress.
-    knots : sequence of Tensors of shape (2, J) or None, optional
-        Of each part's :class:`~qaffde.nn.WaveBasis`.
+    The result are independent parts where they are better on held-out rows. Values that are NaN
+    are drawn, first from their own law, then in further rounds from the train of the round before,
+    given the rest of the row (stochastic EM; Celeux and Diebolt, 1985). Parts on a line are about
+    normal; their bases have knots (2, J) where they are given.
     """
     chosen, valid = hold_out(
         len(x), config.validation_fraction, generator, most=config.max_validation
@@ -321,19 +287,18 @@ def fit_train(
     bases = make_bases(parts, x[chosen], config.n_functions, knots)
     if not len(valid) or len(bases) == 0:
         return independent(bases), History(stopped_by="max_steps")
-    order = chain_order(levels_of(bases, x[chosen[:ORDER_ROWS]]))
-    w = (weight / weight.mean()).float()
-    learner = LearningTrain(
-        [bases[k] for k in order], config.bond, config.rank, config.ridge / len(chosen), generator
-    )
+    order = chain_order(levels_of(bases, x[chosen[:20_000]]))
+    w, ridge = (weight / weight.mean()).float(), config.ridge / len(chosen)
+    own = [bases[k] for k in order]
+    learner = LearningTrain(own, config.bond, config.rank, ridge, generator)
     train, history = independent(bases), History()
-    rounds = GAP_ROUNDS if x.isnan().any() else 1
+    rounds = 3 if x.isnan().any() else 1
     for number in range(rounds):
         filled = train.fill(x, generator)[:, order].float()
-        loop = _loop(len(chosen), config, run, rounds - number)
+        loop = config.loop(len(chosen), run, rounds - number)
         history = run_loop(
             learner,
-            _loss,
+            lambda module, z, own: -module(z, own),
             (filled[chosen], w[chosen]),
             (filled[valid], w[valid]),
             loop,
@@ -350,23 +315,3 @@ def independent(bases: Sequence[ColumnBasis]) -> TensorTrain:
     one = torch.ones(1, 1, dtype=torch.float64)
     loadings = [torch.eye(1, basis.n_functions, dtype=torch.float64) for basis in bases]
     return TensorTrain([one] * len(bases), loadings, bases).normalized()
-
-
-def _loss(learner: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
-    loss: Tensor = -learner(x, weight)
-    return loss
-
-
-def _loop(n: int, config: TensorTrainConfig, run: Run, rounds: int) -> LoopConfig:
-    """Settings of the loop of n rows, the first of some rounds that are left."""
-    steps = -(-config.max_steps // rounds)
-    return LoopConfig(
-        max_steps=steps,
-        batch_size=min(config.batch_size, n),
-        learning_rate=config.learning_rate,
-        final_learning_rate=1e-3 * config.learning_rate,
-        clip_norm=CLIP_NORM,
-        eval_every=max(1, steps // 50),
-        patience=config.patience,
-        time_limit=None if run.left is None else run.left / rounds,
-    )

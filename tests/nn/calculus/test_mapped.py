@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qaffde.nn import expand
-from tests.mapped_models import ENDS, INF, axis, integral, random_mapped
+from qaffde.nn import BornDensity, FourierFeatures, GaussianMeasure, TableDensity, expand
+from tests.mapped_models import ENDS, INF, axis, integral, random_map, random_mapped
 
 BASES = ("box", "gaussian", "mixture")
 COLUMNS = [("from",), ("between", None), ("line", "up to")]
@@ -183,3 +183,18 @@ def test_identities(base, columns, seed):
     low, high = first.min()[None, None], first.max()[None, None]
     difference = column.cdf(high)[0] - column.cdf(low)[0]
     torch.testing.assert_close(column.probability(low, high)[0], difference)
+
+
+def test_the_mean_of_modes_far_apart():
+    """No panel may be as wide as the gap between two modes of a twentieth of their distance."""
+    features = FourierFeatures.draw("random", 10, double(0.8))
+    measure = GaussianMeasure(
+        double(0.5, 0.5), double(-1, 1)[:, None], double(1e-2, 1e-2)[:, None, None]
+    )
+    born = BornDensity(features, torch.ones(1, 10).double(), measure).requires_grad_(False)
+    column = random_map("line", 0)
+    z = torch.linspace(-3, 3, 200_001, dtype=torch.float64)
+    weight = born.log_prob(z[:, None]).exp()
+    expected = weight @ column.decode(z[:, None]) / weight.sum()
+    mean = expand(TableDensity(born, [column])).mean()[0]
+    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-7)

@@ -8,20 +8,24 @@ them only changes the weights of the terms.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.nn.calculus import sampling
-from qaffde.nn.calculus.integrals import box_probability
-from qaffde.nn.calculus.mixture import BornMixture, check_given, log_densities, log_values
-from qaffde.nn.calculus.quadrature import panel_rule, row_rules
+from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.mixture import (
+    BornMixture,
+    conditional_terms,
+    constant_form,
+    log_densities,
+)
 from qaffde.nn.calculus.terms import Term
 from qaffde.nn.parts import LINE, Factor, Part, PartsDensity, Region, gap_patterns
 
-MAX_ROWS = 1 << 16
-"""Rows that are evaluated at once."""
+TAILS = (1e-9, 1e-6, 1e-4, 1e-3, 0.01)
+"""Quantiles, and the same from above, at which panels of a quadrature end."""
+N_PANELS = 16
+"""Between quantiles at even levels, and as many of even width for gaps between modes."""
 
 
 class FactoredMixture(PartsDensity):
@@ -62,73 +66,52 @@ class FactoredMixture(PartsDensity):
         self.register_buffer("log_weights", log_weights)
 
     @property
-    def terms(self) -> list[Term]:
-        """The terms of the lines."""
-        return [] if self.lines is None else self.lines.terms
+    def mixture(self) -> BornMixture:
+        """The components as terms of the lines, which are terms of no columns without lines."""
+        return self.derived("mixture", self._mixture)
 
-    def log_masses(self) -> Tensor:
-        """Logarithm (K,) of the components' probabilities."""
-        return self.derived("log_masses", self._log_masses)
+    def _mixture(self) -> BornMixture:
+        if self.lines is None:
+            none = self.log_weights.new_zeros(0)
+            nothing = none, none.reshape(0, 0), constant_form(0)
+            mixture = BornMixture(Term(w, NormalLaw(), *nothing) for w in self.log_weights)
+        elif self.log_weights.any():
+            terms = zip(self.lines.terms, self.log_weights, strict=True)
+            mixture = BornMixture(term.times(log_weight) for term, log_weight in terms)
+        else:
+            mixture = BornMixture(self.lines.terms, self.lines.log_mass)
+        if len(self.factors):  # a factor may leave nothing but what is negligible without it
+            mixture.log_masses = torch.stack([term.log_mass for term in mixture.terms])
+        return mixture
 
-    def _log_masses(self) -> Tensor:
-        total = self.log_weights + sum(self._term_masses(), torch.zeros(()).double())
-        return total - total.logsumexp(0)
+    def sum_of_terms(self) -> BornMixture | None:
+        """The same density as a sum of terms, where all parts are lines."""
+        return None if len(self.factors) or self.lines is None else self.mixture
 
-    def _term_masses(self) -> list[Tensor]:
-        return [torch.stack([term.log_mass for term in self.terms])] if self.terms else []
+    def _marginal(self, columns: Sequence[int]) -> BornMixture:
+        """Density of some of the lines."""
+        return self.derived(("marginal", *columns), lambda: self.mixture.marginal(columns))
+
+    def _ordered(self, first: Sequence[int]) -> BornMixture:
+        """Density of the lines, some of them first."""
+        order = [*first, *(c for c in range(self.mixture.n_dims) if c not in first)]
+        return self.derived(("ordered", *order), lambda: self.mixture.reordered(order))
+
+    def _line(self, part: int) -> BornMixture:
+        """Density of one line, by the number of its part."""
+        return self._marginal([self._places().index(part)])
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) of the known parts of x (n, q): NaN is integrated out."""
         z, log_factor = x[:, self._places()], self._log_factor(x)
         log_p = torch.empty(len(x), dtype=torch.float64)
         for have, _, rows in gap_patterns(z):
-            log_p[rows] = self._log_joint(z[rows][:, have], have, log_factor[rows]).logsumexp(1)
-        return log_p
-
-    def _log_joint(self, z: Tensor, have: list[int], log_factor: Tensor) -> Tensor:
-        """Logarithm (n, K) of the components at some of the lines (n, t)."""
-        if not have:
-            return self.log_masses() + log_factor
-        return log_densities(self._marginal_terms(tuple(have)), z, log_factor + self._level())
-
-    def _level(self) -> Tensor:
-        """Logarithm (K,) of what multiplies the terms."""
-        return self.derived("level", self._computed_level)
-
-    def _computed_level(self) -> Tensor:
-        if self.lines is not None and not len(self.factors) and not self.log_weights.any():
-            return -self.lines.log_mass.expand(len(self.log_weights))
-        return self.log_masses() - self._term_masses()[0]
-
-    def line(self, number: int) -> BornMixture:
-        """Density of one line, by the number of its part."""
-        place = self._places().index(number)
-        return self.derived(("line", place), lambda: self._sum_of_terms((place,)))
-
-    def sum_of_terms(self) -> BornMixture | None:
-        """The same density as a sum of terms, where all parts are lines."""
-        if len(self.factors) or self.lines is None:
-            return None
-        places = tuple(range(len(self.parts)))
-        return self.derived("sum", lambda: self._sum_of_terms(places))
-
-    def _sum_of_terms(self, columns: tuple[int, ...]) -> BornMixture:
-        terms = zip(self._marginal_terms(columns), self._level(), strict=True)
-        shifted = (replace(t, log_coefficient=t.log_coefficient + level) for t, level in terms)
-        return BornMixture(shifted, torch.zeros((), dtype=torch.float64))
-
-    def _marginal_terms(self, columns: tuple[int, ...]) -> list[Term]:
-        def make() -> list[Term]:
-            ordered = self._ordered_terms(columns)
-            return [term.marginal(len(columns)) for term in ordered]
-
-        return self.derived(("marginal", columns), make)
-
-    def _ordered_terms(self, first: Sequence[int]) -> list[Term]:
-        order = [*first, *(c for c in range(len(self._places())) if c not in first)]
-        return self.derived(
-            ("ordered", tuple(order)), lambda: [term.reordered(order) for term in self.terms]
-        )
+            log_joint = self.mixture.log_masses + log_factor[rows]
+            if have:
+                terms = self._marginal(have).terms
+                log_joint = log_densities(terms, z[rows][:, have], log_factor[rows])
+            log_p[rows] = log_joint.logsumexp(1)
+        return log_p - self.mixture.log_mass
 
     def _places(self) -> list[int]:
         return [k for k, part in enumerate(self.parts) if part.is_line]
@@ -153,46 +136,29 @@ class FactoredMixture(PartsDensity):
         kept = [factors[k] for k in parts if k in factors]
         kinds = [self.parts[k] for k in parts]
         if not lines:
-            return FactoredMixture(kinds, self.log_masses(), None, kept)
-        mixture = BornMixture(self._marginal_terms(lines))
-        return FactoredMixture(kinds, self._level(), mixture, kept)
+            return FactoredMixture(kinds, self.mixture.log_masses, None, kept)
+        return FactoredMixture(kinds, 0 * self.log_weights, self._marginal(lines), kept)
 
     def condition(self, parts: Sequence[int], values: Tensor) -> "FactoredMixture":
         """Density of the other parts where `parts` have `values` of shape (t,)."""
         row = torch.full((1, len(self.parts)), torch.nan, dtype=torch.float64)
         row[0, list(parts)] = values
-        log_factor = self._log_factor(row)[0]
         rest = [k for k in range(len(self.parts)) if k not in parts]
         given = [c for c, k in enumerate(self._places()) if k in parts]
-        z = row[0, self._places()][given]
-        kinds = [self.parts[k] for k in rest]
-        if len(given) == len(self._places()):
-            log_weights = self._log_joint(z[None], given, log_factor[None])[0]
-            self._check(z, given, log_weights)
-            return self._kept(kinds, log_weights, [], rest)
-        terms = [term.condition(z) for term in self._ordered_terms(given)]
-        log_weights = self._level() + log_factor
-        top = torch.stack([term.log_coefficient for term in terms]) + log_weights
-        self._check(z, given, top)
-        terms = [replace(t, log_coefficient=torch.zeros_like(t.log_coefficient)) for t in terms]
-        return self._kept(kinds, top, terms, rest)
-
-    def _check(self, z: Tensor, given: list[int], log_weights: Tensor) -> None:
-        """Refuse conditions without a density."""
-        if given:
-            check_given(self._marginal_terms(tuple(given)), z[None], log_weights.amax()[None])
-        if log_weights.amax() == -torch.inf:
+        terms = conditional_terms(
+            self._ordered(given).terms, row[0, self._places()][given], self._log_factor(row)[0]
+        )
+        has_lines = terms[0].n_dims > 0
+        level = torch.stack([term.log_coefficient for term in terms])
+        if not has_lines:
+            level = BornMixture(terms).log_masses
+        keep = (level > -torch.inf).nonzero()[:, 0]
+        if not len(keep):
             raise ValueError("the density is zero at the condition: no conditional density")
-
-    def _kept(
-        self, kinds: list[Part], log_weights: Tensor, terms: list[Term], rest: list[int]
-    ) -> "FactoredMixture":
-        """Components that are not impossible."""
-        keep = (log_weights > -torch.inf).nonzero()[:, 0]
-        mixture = BornMixture(terms[k] for k in keep.tolist()) if terms else None
+        lines = BornMixture(terms[k] for k in keep.tolist()) if has_lines else None
         factors = [factor.select(keep) for part, factor in self._others() if part in rest]
-        level = log_weights[keep] - log_weights.amax()
-        return FactoredMixture(kinds, level, mixture, factors)
+        log_weights = 0 * level[keep] if has_lines else level[keep]
+        return FactoredMixture([self.parts[k] for k in rest], log_weights, lines, factors)
 
     def fill(self, x: Tensor, generator: Generator) -> Tensor:
         """A copy of x (n, q) with a draw given the known parts of the row in place of NaN."""
@@ -200,99 +166,46 @@ class FactoredMixture(PartsDensity):
         z, log_factor = x[:, places], self._log_factor(x)
         component = torch.empty(len(x), dtype=torch.int64)
         for have, lack, rows in gap_patterns(z):
-            chosen, drawn = self._draw(z[rows][:, have], have, log_factor[rows], generator)
-            component[rows] = chosen
+            component[rows], drawn = self._ordered(have).draw_given(
+                z[rows][:, have], generator, log_factor[rows]
+            )
             if lack:
-                at = rows.nonzero(), torch.tensor([places[c] for c in lack])
-                filled[at] = drawn
+                filled[rows.nonzero(), torch.tensor([places[c] for c in lack])] = drawn
         for part, factor in self._others():
             missing = x[:, part].isnan()
             if missing.any():
                 filled[missing, part] = factor.draw(component[missing], generator)
         return filled
 
-    def _draw(
-        self, z: Tensor, have: list[int], log_factor: Tensor, generator: Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Components (n,), and the other lines, given some of them (n, t) and the factors."""
-        terms = self._ordered_terms(have)
-        if have:
-            marginal = self._marginal_terms(tuple(have))
-            u = [term.whiten(z) for term in marginal]
-            found = [term.log_prefactor(v) for term, v in zip(marginal, u, strict=True)]
-            log_prefactors = torch.stack(found, 1) + log_factor + self._level()
-            check_given(marginal, z, log_prefactors.amax(1))
-            log_means = log_values(marginal, u, log_prefactors)
-            log_share = log_prefactors + log_means
-        else:
-            log_share = self.log_masses() + log_factor
-            coefficients = [t.log_coefficient for t in terms]
-            log_means = log_share.new_zeros(log_share.shape)
-            if terms:
-                log_means = log_means + self._term_masses()[0] - torch.stack(coefficients)
-        chosen = torch.multinomial(log_share.softmax(1), 1, generator=generator)[:, 0]
-        drawn = torch.empty(len(z), len(self._places()) - len(have), dtype=torch.float64)
-        if drawn.shape[1]:
-            for k in chosen.unique().tolist():
-                rows = chosen == k
-                mean_q = log_means[rows, k].exp()
-                drawn[rows] = sampling.sample_term(terms[k], z[rows], mean_q, generator)
-        return chosen, drawn
-
     def probability(self, regions: Sequence[Region]) -> tuple[Tensor, Tensor]:
         """Probabilities (n,) of products of regions, and their errors, zero where exact."""
         n = max((len(region) for region in regions if region is not None), default=1)
-        weights = torch.ones(n, len(self.log_weights), dtype=torch.float64)
+        shares = None
         for part, factor in self._others():
             region = regions[part]
             if region is not None:
-                weights = weights * factor.masses(region)
-        infinite = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64).expand(n, 2)
-        ends = [regions[k] if regions[k] is not None else infinite for k in self._places()]
-        if len(self.parts) == 1 and ends:
-            return self.line(0).probability(*ends[0].T[:, :, None])  # type: ignore[union-attr]
-        value = weights @ self.log_masses().exp()
-        error = torch.zeros_like(value)
-        if not ends:
-            return value.clamp(0, 1), error
-        lower, upper = torch.stack(ends, 1).unbind(2)  # type: ignore[arg-type]
-        free = (lower == -torch.inf) & (upper == torch.inf)
-        marks = torch.where(free, torch.nan, 0.0)
-        for columns, _, rows in gap_patterns(marks):
-            if columns:
-                low, high = lower[rows][:, columns], upper[rows][:, columns]
-                shares = weights[rows] * self._level().exp()
-                terms = self._marginal_terms(tuple(columns))
-                value[rows], error[rows] = box_probability(terms, low, high, shares)
-        return value.clamp(0, 1), error
+                masses = factor.masses(region)
+                shares = masses if shares is None else shares * masses
+        infinite = torch.tensor([-torch.inf, torch.inf], dtype=torch.float64)
+        ends = torch.empty(n, self.mixture.n_dims, 2, dtype=torch.float64)
+        for column, part in enumerate(self._places()):
+            region = regions[part]
+            ends[:, column] = infinite if region is None else region
+        return self.mixture.probability(ends[:, :, 0], ends[:, :, 1], shares)
 
-    def quadrature(
-        self, part: int, breaks: Tensor, *, plane: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes and weights (m,) for integrals over a part."""
-        if self.parts[part] != LINE:
-            return dict(self._others())[part].rule()
-        return panel_rule(self.line(part), breaks, plane=plane)
-
-    def rule_given(self, given: Tensor, breaks: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes and masses (n, m) of the last part, row by row given the others (n, q − 1)."""
-        last = len(self.parts) - 1
-        if not last or self.parts[last] != LINE:
-            return super().rule_given(given, breaks)
-        log_given = self.log_prob(torch.cat([given, torch.full_like(given[:, :1], torch.nan)], 1))
-        places = [k for k in self._places() if k < last]
-        if places:
-            terms = self._marginal_terms(tuple(range(len(places))))
-            check_given(terms, given[:, places], log_given)
-
-        def log_prob_at(z: Tensor) -> Tensor:
-            n, m = z.shape
-            rows = torch.cat([given.repeat_interleave(m, 0), z.reshape(-1, 1)], 1)
-            log_p = torch.cat([self.log_prob(part) for part in rows.split(MAX_ROWS)])
-            return log_p.reshape(n, m) - log_given[:, None]
-
-        return row_rules(self.line(last), breaks, log_prob_at, len(given))
+    def edges(self, part: int, *, plane: bool) -> Tensor:
+        """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""
+        line, even = self._line(part), torch.linspace(0, 1, N_PANELS + 1, dtype=torch.float64)
+        tails = torch.tensor(TAILS, dtype=torch.float64)
+        inner = line.ppf(torch.cat([tails, even[1:-1], 1 - tails]))
+        reach = torch.stack([term.reach[:, 0] for term in line.terms])
+        low, high = reach[:, 0].min(), reach[:, 1].max()
+        gaps = torch.lerp(inner.min(), inner.max(), even[:1] if plane else even)
+        steps = torch.linspace(0, 1, 9, dtype=torch.float64)
+        far = torch.lerp(low, inner.min(), steps), torch.lerp(inner.max(), high, steps)
+        ends = [term.reach[:, 0] for term in line.terms if term.law.bounded]
+        return torch.cat([inner, gaps, *far, *ends]).clamp(low, high).unique()
 
     def ppf(self, q: Tensor) -> Tensor:
         """Quantiles (n,) of one part."""
-        return self.line(0).ppf(q) if self.parts[0] == LINE else super().ppf(q)
+        return self._line(0).ppf(q) if self.parts[0] == LINE else super().ppf(q)

@@ -45,10 +45,9 @@ class Family:
     @property
     def nbytes(self) -> int:
         """Memory that is kept, by the tensors that hold it."""
-        parts = [self.slopes, *vars(self.exact).values(), *vars(self.draft).values()]
-        pairs = [item for part in parts if isinstance(part, tuple) for item in part]
-        tensors = [item for item in (*parts, *pairs) if isinstance(item, Tensor)]
-        storages = [tensor.untyped_storage() for tensor in tensors]
+        found = [self.slopes, *vars(self.exact).values(), *vars(self.draft).values()]
+        found += [item for part in found if isinstance(part, tuple) for item in part]
+        storages = [item.untyped_storage() for item in found if isinstance(item, Tensor)]
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
     def work(self, *, draft: bool) -> int:
@@ -73,7 +72,7 @@ class Family:
             return torch.cat([self.on_grid(given, axes, part, draft=draft) for part in parts])
         theta = self.start + self.slopes[:, :t] @ given
         c, s = theta.cos()[None].float(), theta.sin()[None].float()
-        index = _places(rows, axes)
+        index = torch.unravel_index(rows, [len(axis) for axis in axes])
         precision = torch.float32 if draft else torch.float64
         for column, (axis, at) in enumerate(zip(axes, index, strict=True), t):
             angle = (axis[:, None] * self.slopes[:, column]).to(precision)
@@ -81,15 +80,6 @@ class Family:
             c, s = torch.addcmul(c * a, s, b, value=-1), torch.addcmul(s * a, c, b)
         form = self.draft if draft else self.exact
         return form.of_waves(c, s).clamp_(min=0).double()  # rounding may fall below zero
-
-
-def _places(rows: Tensor, axes: Sequence[Tensor]) -> list[Tensor]:
-    """Places along each axis of points of a grid, the last axis fastest."""
-    found = []
-    for axis in reversed(axes):
-        found.append(rows % len(axis))
-        rows = rows // len(axis)
-    return found[::-1]
 
 
 def single_forms(term: Term) -> tuple[Form, Form]:

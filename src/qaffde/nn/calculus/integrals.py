@@ -10,7 +10,7 @@ good for a narrow box as for a wide one, and with an error from independent repe
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -26,7 +26,7 @@ from qaffde.functional.chebyshev import (
     coefficients,
     series_length,
 )
-from qaffde.nn.calculus.base_laws import NormalLaw, UniformLaw
+from qaffde.nn.calculus.base_laws import UniformLaw
 from qaffde.nn.calculus.column_series import (
     density_series,
     n_nodes,
@@ -47,7 +47,8 @@ UNSEEN = 4.6
 """Divided by N, the largest probability of what N draws miss in one of a hundred cases."""
 MIN_POINTS, MAX_POINTS = 2**6, 2**13
 """Quasi-random points of a repetition."""
-BISECTIONS = 64
+MAX_SECTIONS = 1024
+"""Points that quantiles are sought among at once."""
 
 
 def box_probability(
@@ -77,10 +78,6 @@ def _term_probability(
     The integral is of shape (1, n) where it is exact, else it has a row for each repetition.
     """
     nothing = torch.zeros(len(lower), dtype=torch.float64)
-    if term.n_dims == 1 and isinstance(term.law, NormalLaw) and not term.form.W.any():
-        ends = ((end[:, 0] - term.offset[0]) / term.scale[0, 0] for end in (upper, lower))
-        above, below = (torch.special.ndtr(u) for u in ends)
-        return (term.log_mass.exp() * (above - below))[None], nothing
     if term.n_dims == 1:
         integral = ColumnIntegral.of(term)
         return (integral(upper[:, 0]) - integral(lower[:, 0]))[None], nothing
@@ -93,14 +90,19 @@ def _term_probability(
 
 @dataclass(frozen=True)
 class ColumnIntegral:
-    """Integral of a term of one column from −∞ to x, by a series (1, m) on the law's reach."""
+    """Integral of a term of one column from −∞ to x.
+
+    By a series (1, m) on the law's reach; a constant form has none and needs none.
+    """
 
     term: Term
-    series: Tensor
+    series: Tensor | None
 
     @classmethod
     def of(cls, term: Term) -> "ColumnIntegral":
         """Integrate the series of a term."""
+        if not term.form.W.any():
+            return cls(term, None)
         q = values_along(term.form, term.law, torch.empty(1, 0, dtype=torch.float64))
         density = density_series(term.form, term.law, q) * term.log_coefficient.exp()
         return cls(term, antiderivative(density))
@@ -110,6 +112,8 @@ class ColumnIntegral:
         law = self.term.law
         u = (x - self.term.offset[0]) / self.term.scale[0, 0]
         below = u.new_full((1,), -torch.inf)
+        if self.series is None:
+            return self.term.log_mass.exp() * law.between(below, u, torch.zeros_like(below))[1]
         return torch.cat([series_between(self.series, law, below, v) for v in u.split(BLOCK)])
 
 
@@ -126,30 +130,45 @@ class Column:
         return self._cdf(x if self.maps is None else self.maps.edges(x[:, None])[:, 0])
 
     def _cdf(self, x: Tensor) -> Tensor:
-        return (self._below(x) / self._total).clamp(0, 1)
+        return (self.below(x).sum(1) / self.total).clamp(0, 1)
 
     @property
     def log_mass(self) -> float:
         """Logarithm of the integral of all terms."""
-        return self.log_scale + math.log(self._total)
+        return self.log_scale + math.log(self.total)
 
     @cached_property
-    def _total(self) -> float:
-        return float(self._below(torch.tensor([torch.inf], dtype=torch.float64)))
+    def total(self) -> float:
+        """Integral of all parts."""
+        return float(self.below(torch.tensor([torch.inf], dtype=torch.float64)).sum())
 
-    def _below(self, x: Tensor) -> Tensor:
-        return torch.stack([part(x) for part in self.parts]).sum(0)
+    def below(self, x: Tensor) -> Tensor:
+        """Integrals (n, K) of each part up to x of shape (n,)."""
+        return torch.stack([part(x) for part in self.parts], 1)
 
     def ppf(self, q: Tensor) -> Tensor:
-        """Quantiles (n,), by bisection."""
+        """Quantiles (n,)."""
         reach = torch.stack([part.term.reach[:, 0] for part in self.parts])
-        lower, upper = (end.expand_as(q) for end in (reach[:, 0].min(), reach[:, 1].max()))
-        for _ in range(BISECTIONS):
-            middle = (lower + upper) / 2
-            below = self._cdf(middle) < q
-            lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
-        middle = (lower + upper) / 2
-        return middle if self.maps is None else self.maps.inverse(middle[:, None])[:, 0]
+        found = quantiles(self._cdf, q, reach[:, 0].min(), reach[:, 1].max())
+        return found if self.maps is None else self.maps.inverse(found[:, None])[:, 0]
+
+
+def quantiles(
+    cdf: Callable[[Tensor], Tensor], q: Tensor, low: Tensor, high: Tensor, bits: int = 64
+) -> Tensor:
+    """Points (n,) between ends, of shape () or (n,), where an increasing function reaches q (n,).
+
+    By sections: of few levels many at once, which cost as much as one.
+    """
+    low, high = (end.expand_as(q) for end in (low, high))
+    m = 2 ** int(math.log2(min(max(MAX_SECTIONS / max(len(q), 1), 2), 64)))
+    shares = torch.arange(m + 1, dtype=torch.float64) / m
+    for _ in range(math.ceil(bits / math.log2(m))):
+        edges = torch.lerp(low[:, None], high[:, None], shares)  # (n, m + 1)
+        short = cdf(edges[:, 1:-1].flatten()).reshape(len(q), -1) < q[:, None]
+        place = short.sum(1, keepdim=True)
+        low, high = (edges.gather(1, place + k)[:, 0] for k in (0, 1))
+    return (low + high) / 2
 
 
 def _product_cost(term: Term) -> float:
@@ -312,3 +331,9 @@ def legendre(n: int, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     nodes, weights = (torch.from_numpy(part) for part in _rule(n))
     half = (high - low) / 2
     return (low + high) / 2 + half * nodes, half * weights
+
+
+def panels(edges: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights (..., (k − 1) n) of Gauss–Legendre rules between edges (..., k)."""
+    nodes, weights = legendre(n, edges[..., :-1, None], edges[..., 1:, None])
+    return nodes.flatten(-2), weights.flatten(-2)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, singledispatch
+from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
@@ -12,7 +12,7 @@ from qaffde import functional as QF
 from qaffde.nn.base import Density
 from qaffde.nn.calculus import integrals, moments, sampling
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
-from qaffde.nn.calculus.polynomial import TrigonometricForm
+from qaffde.nn.calculus.polynomial import SquaredCoefficients, TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
 from qaffde.nn.features import BaseMeasure, BoxMeasure, GaussianMeasure
 from qaffde.nn.parts import gap_patterns
@@ -79,7 +79,7 @@ class BornMixture(Density):
     def _parts(self) -> list[Term]:
         """The terms that matter, divided by the mass of all: they have a sum of mass one."""
         return [
-            replace(term, log_coefficient=term.log_coefficient - self.log_mass)
+            term.times(-self.log_mass)
             for term, log_mass in zip(self.terms, self.log_masses, strict=True)
             if log_mass > self.log_mass - 40
         ]
@@ -91,12 +91,11 @@ class BornMixture(Density):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) at points of shape (n, d): NaN is integrated out."""
-        if not x.isnan().any():
-            return log_densities(self.terms, x).logsumexp(1) - self.log_mass
         log_p = torch.zeros(len(x), dtype=torch.float64)
         for have, _, rows in gap_patterns(x):
             if have:
-                log_p[rows] = self.marginal(have).log_prob(x[rows][:, have])
+                log_joint = log_densities(self.marginal(have).terms, x[rows][:, have])
+                log_p[rows] = log_joint.logsumexp(1) - self.log_mass
         return log_p
 
     def fill(self, x: Tensor, generator: Generator | None = None) -> Tensor:
@@ -117,11 +116,13 @@ class BornMixture(Density):
 
     def reordered(self, columns: Sequence[int]) -> "BornMixture":
         """The density of the same columns in another order."""
+        if list(columns) == list(range(self.n_dims)):
+            return self
         return BornMixture((t.reordered(list(columns)) for t in self.terms), self.log_mass)
 
     def marginal(self, columns: Sequence[int]) -> "BornMixture":
         """Density of some columns, in the order given: the others are integrated out exactly."""
-        ordered = [t.reordered(self._first(columns)) for t in self.terms]
+        ordered = self.reordered(self._first(columns)).terms
         return BornMixture((t.marginal(len(columns)) for t in ordered), self.log_mass)
 
     def condition(self, columns: Sequence[int], values: Tensor) -> "BornMixture":
@@ -130,38 +131,36 @@ class BornMixture(Density):
         Only ratios of the terms matter: the largest is divided by its value at the condition,
         which may be too large or too small for a number.
         """
-        ordered = [t.reordered(self._first(columns)) for t in self.terms]
-        terms = [t.condition(values) for t in ordered]
-        top = torch.stack([t.log_coefficient for t in terms]).max()
-        check_given(ordered, values[None], top[None])
-        return BornMixture(
-            replace(t, log_coefficient=t.log_coefficient - top)
-            for t in terms
-            if t.log_coefficient > -torch.inf
-        )
+        terms = conditional_terms(self.reordered(self._first(columns)).terms, values)
+        return BornMixture(t for t in terms if t.log_coefficient > -torch.inf)
 
-    def probability(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    def probability(
+        self, lower: Tensor, upper: Tensor, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Probabilities (n,) of boxes, and their errors, zero where they are exact.
 
         Parameters
         ----------
         lower, upper : Tensors of shape (n, d)
             May be infinite. Columns with two infinite ends are integrated out.
+        shares : Tensor of shape (n, K), optional
+            What each term is multiplied with; one by default.
         """
-        if self.n_dims == 1:
-            below, above = (self._column.cdf(end[:, 0]) for end in (lower, upper))
-            return (above - below).clamp(min=0), torch.zeros_like(below)
-        bounded = (lower > -torch.inf) | (upper < torch.inf)
-        patterns, group = bounded.unique(dim=0, return_inverse=True)
-        value = torch.ones(len(lower), dtype=torch.float64)
+        kept = None if shares is None else shares[:, self.log_masses > self.log_mass - 40]
+        value = torch.ones(len(lower)).double() if shares is None else shares @ self.weights
         error = torch.zeros_like(value)
-        for number, columns in enumerate(patterns):
-            keep, rows = columns.nonzero()[:, 0].tolist(), group == number
+        if self.n_dims == 1:
+            below, above = (self._column.below(end[:, 0]) for end in (lower, upper))
+            masses = (above - below) * (1 if kept is None else kept)
+            return (masses.sum(1) / self._column.total).clamp(0, 1), error
+        free = (lower == -torch.inf) & (upper == torch.inf)
+        for keep, _, rows in gap_patterns(torch.where(free, torch.nan, 0.0)):
             if keep:
                 terms = [t.reordered(self._first(keep)).marginal(len(keep)) for t in self._parts]
-                ends = (end[rows][:, keep] for end in (lower, upper))
-                value[rows], error[rows] = integrals.box_probability(terms, *ends)
-        return value, error
+                low, high = (end[rows][:, keep] for end in (lower, upper))
+                own = None if kept is None else kept[rows]
+                value[rows], error[rows] = integrals.box_probability(terms, low, high, own)
+        return value.clamp(0, 1), error
 
     def cdf(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Distribution function (n,) at points of shape (n, d), and its errors."""
@@ -194,13 +193,22 @@ class BornMixture(Density):
 
     def sample_given(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
-        share, mean_q = self._given(x)
+        return self.draw_given(x, generator)[1]
+
+    def draw_given(
+        self, x: Tensor, generator: Generator, log_factor: Tensor | float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Numbers (n,) of terms, and draws from them of the last columns, given the first.
+
+        The terms are multiplied with a factor at each row, whose logarithm is of shape (n, K).
+        """
+        share, mean_q = self._given(x, log_factor)
         chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
-        for k in chosen.unique().tolist():
+        for k in chosen.unique().tolist() if drawn.shape[1] else ():
             rows = chosen == k
             drawn[rows] = sampling.sample_term(self.terms[k], x[rows], mean_q[rows, k], generator)
-        return drawn
+        return chosen, drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
         """Means (n, d − t) of the last columns, row by row given the first, `x` (n, t)."""
@@ -214,33 +222,29 @@ class BornMixture(Density):
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""
+        log_given, log_means = self._log_given(x[:, :t])
         u = [term.whiten(x) for term in self.terms]
-        log_given = self._log_prefactors(x[:, :t])
         rest = torch.stack([k.log_base(v, t) for k, v in zip(self.terms, u, strict=True)], 1)
         joint = log_given + rest
         joint = joint + log_values(self.terms, u, joint)
-        return joint.logsumexp(1) - (log_given + self._log_means(x[:, :t], log_given)).logsumexp(1)
+        return joint.logsumexp(1) - (log_given + log_means).logsumexp(1)
 
-    def _given(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         """Share (n, K) of each term at the first columns `x` (n, t), and its mean of q there."""
-        one = x[:1] if x.shape[1] == 0 else x
-        log_prefactors = self._log_prefactors(one)
-        log_means = self._log_means(one, log_prefactors)
-        share, mean_q = (log_prefactors + log_means).softmax(1), log_means.exp()
-        return share.expand(len(x), -1), mean_q.expand(len(x), -1)
+        if x.shape[1]:
+            log_given, log_means = self._log_given(x, log_factor)
+            return (log_given + log_means).softmax(1), log_means.exp()
+        share = (self.log_masses + log_factor).softmax(-1)
+        mean_q = self.log_masses - torch.stack([term.log_coefficient for term in self.terms])
+        return share.expand(len(x), -1), mean_q.exp().expand(len(x), -1)
 
-    def _log_prefactors(self, x: Tensor) -> Tensor:
-        """Prefactors (n, K) at the first columns, less the largest of each row."""
-        found = [term.log_prefactor(term.whiten(x)) for term in self.terms]
-        log_prefactors = torch.stack(found, 1)
-        top = log_prefactors.amax(1)
-        check_given(self.terms, x, top)
-        return log_prefactors - top[:, None]
-
-    def _log_means(self, x: Tensor, log_prefactors: Tensor) -> Tensor:
-        """Logarithm (n, K) of the means of q over the columns after the first, `x` (n, t)."""
+    def _log_given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        """Prefactors (n, K) at the first columns, less the largest of each row, and means of q."""
         terms = [term.marginal(x.shape[1]) for term in self.terms]
-        return log_values(terms, [term.whiten(x) for term in terms], log_prefactors)
+        log_prefactors, log_means = log_parts(terms, x, log_factor)
+        top = log_prefactors.amax(1)
+        check_given(terms, x, top)
+        return log_prefactors - top[:, None], log_means
 
     def mean(self) -> Tensor:
         """Mean of shape (d,), in closed form."""
@@ -263,10 +267,18 @@ class BornMixture(Density):
 
 def log_densities(terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0) -> Tensor:
     """Logarithm (n, K) of each term, times a factor, at x (n, d), −∞ where it is negligible."""
+    log_prefactors, log_q = log_parts(terms, x, log_factor)
+    return log_prefactors + log_q
+
+
+def log_parts(
+    terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Logarithms (n, K) of each term's prefactor, times a factor, and of its q, at x (n, d)."""
     u = [term.whiten(x) for term in terms]
     found = [term.log_prefactor(v) for term, v in zip(terms, u, strict=True)]
     log_prefactors = torch.stack(found, 1) + log_factor
-    return log_prefactors + log_values(terms, u, log_prefactors)
+    return log_prefactors, log_values(terms, u, log_prefactors)
 
 
 def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tensor) -> Tensor:
@@ -293,6 +305,22 @@ def log_values(terms: Sequence[Term], u: Sequence[Tensor], log_prefactors: Tenso
     return found
 
 
+def conditional_terms(
+    terms: Sequence[Term], x: Tensor, log_factor: Tensor | float = 0.0
+) -> list[Term]:
+    """Terms, times factors of logarithms (K,), where the first columns are `x` of shape (t,).
+
+    The largest coefficient is one.
+    """
+    found = [term.condition(x) for term in terms]
+    level = torch.stack([term.log_coefficient for term in found]) + log_factor
+    check_given(terms, x[None], level.amax()[None])
+    return [
+        replace(term, log_coefficient=log_coefficient)
+        for term, log_coefficient in zip(found, level - level.amax(), strict=True)
+    ]
+
+
 def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None:
     """Refuse conditions `x` (n, t) that have no density, or that are too far away for one.
 
@@ -310,31 +338,20 @@ def check_given(terms: Sequence[Term], x: Tensor, log_prefactor: Tensor) -> None
             raise ValueError(f"no conditional density given {x[rows][0].tolist()}: {reason}")
 
 
-Base = tuple[Tensor, Law, Tensor, Tensor]
-"""Log-weight, law, offset and scale."""
-
-
-@singledispatch
-def base_terms(measure: BaseMeasure) -> list[Base]:
-    """A base measure as a list of weighted, affinely mapped product laws."""
+def base_terms(measure: BaseMeasure) -> list[tuple[Tensor, Law, Tensor, Tensor]]:
+    """A base measure as weighted product laws, each with its log-weight, law, offset and scale."""
+    if isinstance(measure, BoxMeasure):
+        lower, upper = measure.lower.double(), measure.upper.double()
+        log_one = torch.zeros((), dtype=torch.float64)
+        return [(log_one, UniformLaw(), (lower + upper) / 2, ((upper - lower) / 2).diag())]
+    if isinstance(measure, GaussianMeasure):
+        parts = measure.weights, measure.means, measure.cholesky
+        triples = zip(*(part.double() for part in parts), strict=True)
+        return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
     raise ValueError(
         "the 'kernel' base measure is infinite: nothing can be integrated, conditioned or drawn; "
         "fit with base_measure='box', 'gaussian' or 'mixture' (or 'auto') instead"
     )
-
-
-@base_terms.register
-def _(measure: BoxMeasure) -> list[Base]:
-    lower, upper = measure.lower.double(), measure.upper.double()
-    log_one = torch.zeros((), dtype=torch.float64)
-    return [(log_one, UniformLaw(), (lower + upper) / 2, ((upper - lower) / 2).diag())]
-
-
-@base_terms.register
-def _(measure: GaussianMeasure) -> list[Base]:
-    parts = measure.weights, measure.means, measure.cholesky
-    triples = zip(*(part.double() for part in parts), strict=True)
-    return [(weight.log(), NormalLaw(), mean, C) for weight, mean, C in triples]
 
 
 def born_terms(
@@ -354,4 +371,4 @@ def born_terms(
 def constant_form(d: int) -> TrigonometricForm:
     """The form of d columns that is one everywhere."""
     W, b = torch.zeros(1, d, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    return TrigonometricForm.squared(W, b, torch.ones(1, 1, dtype=torch.float64))
+    return TrigonometricForm(W, b, SquaredCoefficients(torch.ones_like(b)[None]))

@@ -1,7 +1,6 @@
 r"""First and second moments of one term, from derivatives of its characteristic function."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,14 +18,9 @@ def term_mean(term: Term, x: Tensor, mean_q: Tensor) -> Tensor:
     columns, given x.
     """
     t, u = x.shape[1], term.whiten(x)
-    if not term.form.W.any():
-        return term.unwhiten(u, u.new_zeros(len(u), term.n_dims - t))
     pairs = term.form.coefficients.pairs
-    moments = PairMoments(term.law, term.form.W[:, t:])
-    forms = [
-        pairs.schur(-1j * moments.first(k, -1), 1j * moments.first(k, 1))
-        for k in range(term.n_dims - t)
-    ]
+    moment = PairMoments(term.law, term.form.W[:, t:])
+    forms = [pairs.schur(-1j * moment(-1, k), 1j * moment(1, k)) for k in range(term.n_dims - t)]
 
     def first_moments(u: Tensor) -> Tensor:
         theta = term.form.phases(u)
@@ -40,17 +34,13 @@ def term_mean(term: Term, x: Tensor, mean_q: Tensor) -> Tensor:
 def term_second_moment(term: Term, origin: Tensor) -> Tensor:
     """E[(x − origin)(x − origin)ᵀ] of a term divided by its mass, of shape (d, d)."""
     d, form = term.n_dims, term.form
-    if not form.W.any():
-        shift = term.offset - origin
-        variance = term.law.characteristic(torch.zeros(d, dtype=torch.float64), 2)
-        return (term.scale * variance) @ term.scale.T + torch.outer(shift, shift)
-    moments = PairMoments(term.law, form.W)
+    moment = PairMoments(term.law, form.W)
     c, s = form.b.cos()[None], form.b.sin()[None]
     mass = (term.log_mass - term.log_coefficient).exp()
     second = torch.empty(d, d, dtype=torch.float64)
     for i in range(d):
         for j in range(i + 1):
-            at_pairs = (moments.second(i, j, sign) for sign in (-1, 1))
+            at_pairs = (moment(sign, i, j) for sign in (-1, 1))
             value = form.coefficients.pairs.schur(*at_pairs).of_waves(c, s)[0]
             second[i, j] = second[j, i] = value / mass
     mean = term_mean(term, torch.empty(1, 0, dtype=torch.float64), mass[None])[0]
@@ -65,30 +55,20 @@ class PairMoments:
 
     def __init__(self, law: Law, W: Tensor) -> None:
         self.law, self.W = law, W
-        self._plain = {
-            sign: [law.characteristic(self._omega(t, sign)) for t in range(W.shape[1])]
-            for sign in (-1, 1)
-        }
+        self._plain: dict[tuple[int, int], Tensor] = {}
 
-    def first(self, t: int, sign: int) -> Tensor:
-        """E[u_t sin ω·u] at ω = w_i + sign·w_j."""
-        return self._moment(t, sign, 1) * self._others([t], sign)
+    def __call__(self, sign: int, *columns: int) -> Tensor:
+        """E[u_t sin ω·u], or E[u_s u_t cos ω·u] of two columns, at ω = w_i + sign·w_j."""
+        found = [self._along(t, sign, columns.count(t)) for t in range(self.W.shape[1])]
+        sines = -1 if len(set(columns)) == 2 else 1
+        return sines * math.prod(found, start=torch.ones((), dtype=self.W.dtype))
 
-    def second(self, s: int, t: int, sign: int) -> Tensor:
-        """E[u_s u_t cos ω·u] at ω = w_i + sign·w_j."""
-        if s == t:
-            return self._moment(t, sign, 2) * self._others([t], sign)
-        both = self._moment(s, sign, 1) * self._moment(t, sign, 1)
-        return -both * self._others([s, t], sign)
-
-    def _omega(self, t: int, sign: int) -> Tensor:
+    def _along(self, t: int, sign: int, order: int) -> Tensor:
+        """Moment of one column; those of order zero are in all products and are kept."""
+        if not order and (t, sign) in self._plain:
+            return self._plain[t, sign]
         w = self.W[:, t]
-        return w[:, None] + sign * w
-
-    def _moment(self, t: int, sign: int, order: int) -> Tensor:
-        return self.law.characteristic(self._omega(t, sign), order)
-
-    def _others(self, columns: Sequence[int], sign: int) -> Tensor:
-        plain = self._plain[sign]
-        kept = [factor for t, factor in enumerate(plain) if t not in columns]
-        return math.prod(kept, start=torch.ones((), dtype=self.W.dtype))
+        found = self.law.characteristic(w[:, None] + sign * w, order)
+        if not order:
+            self._plain[t, sign] = found
+        return found

@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -166,47 +165,14 @@ class Slices:
         picture that moves does not show. `check` is called before each part of the work, and may
         raise to stop it.
         """
-        if self.columns is not None:
-            first = len(given)
-            own = [self._maps(first + k, first + k + 1) for k in range(len(ends))]
-            return self._mapped_masses(
-                own, given, ends, n_cells, nodes, budget=budget, draft=draft, check=check
-            )
-        return self._masses(given, ends, n_cells, nodes, budget=budget, draft=draft, check=check)
-
-    def _mapped_masses(
-        self,
-        maps: Sequence[MapTable],
-        given: Tensor,
-        ends: Sequence[Ends],
-        n_cells: int,
-        nodes: Sequence[int],
-        **options: Any,
-    ) -> "Cells":
-        """Masses of even cells of x, from those of finer even cells of z."""
-        edges = [cell_edges(*pair, n_cells) for pair in ends]
-        placed = [g.edges(edge[:, None])[:, 0] for g, edge in zip(maps, edges, strict=True)]
-        spans = [_finite_ends(place) for place in placed]
-        fine = FINER * n_cells
-        found = self._masses(self._placed(given), spans, fine, nodes, **options)
-        mass = found.mass
-        for span, place in zip(spans, placed, strict=True):
-            mass = (_overlaps(place, cell_edges(*span, fine)) @ mass).movedim(0, -1)
-        return replace(found, mass=mass)
-
-    def _masses(
-        self,
-        given: Tensor,
-        ends: Sequence[Ends],
-        n_cells: int,
-        nodes: Sequence[int],
-        *,
-        budget: float,
-        draft: bool,
-        check: Check,
-    ) -> "Cells":
-        d, edges = len(ends), [cell_edges(*pair, n_cells) for pair in ends]
-        parts = torch.zeros(len(self.families), *[n_cells + 2] * d, dtype=torch.float64)
+        edges, fine, spans = [cell_edges(*pair, n_cells) for pair in ends], n_cells, ends
+        if self.columns is not None:  # even cells of z, and shares of them
+            own = [self._maps(len(given) + k, len(given) + k + 1) for k in range(len(ends))]
+            placed = [g.edges(edge[:, None])[:, 0] for g, edge in zip(own, edges, strict=True)]
+            spans = [_finite_ends(place) for place in placed]
+            given, fine = self._placed(given), FINER * n_cells
+            edges = [cell_edges(*span, fine) for span in spans]
+        parts = torch.zeros(len(self.families), *[fine + 2] * len(ends), dtype=torch.float64)
         for k, base in self._given(given, draft=draft):
             parts[k] += base.log_coefficient.exp() * base_masses(base, edges)
         mass = parts.sum(0)
@@ -215,22 +181,25 @@ class Slices:
 
         def rows_of(k: int, n: int) -> Tensor:
             """Nodes with cells that have mass beside them."""
-            return _along(seen[k], _near(n, n_cells)).flatten().nonzero()[:, 0]
+            return _along(seen[k], [_near(n, fine)]).flatten().nonzero()[:, 0]
 
         work = [family.work(draft=draft) for family in self.families]
         least = sum(len(rows_of(k, nodes[0])) * each for k, each in enumerate(work))
-        works = {n: least * (n / nodes[0]) ** d for n in nodes}
+        works = {n: least * (n / nodes[0]) ** len(ends) for n in nodes}
         n = max((n for n in nodes if works[n] <= budget), default=nodes[0])
-        axes = [torch.linspace(*pair, n, dtype=torch.float64) for pair in ends]
+        axes = [torch.linspace(*span, n, dtype=torch.float64) for span in spans]
         for k, family in enumerate(self.families):
             check()
             rows = rows_of(k, n)
             if len(rows):
                 q = family.on_grid(given, axes, rows, draft=draft)
-                values = q.mean().repeat(n**d)  # where there is no mass beside it
+                values = q.mean().repeat(n ** len(ends))  # where there is no mass beside it
                 values[rows] = q
-                parts[k] *= _along(values.reshape([n] * d), _refinement(n, n_cells)).clamp_(min=0)
+                values = values.reshape([n] * len(ends))
+                parts[k] *= _along(values, [_refinement(n, fine)]).clamp_(min=0)
         mass = parts.sum(0)
+        if self.columns is not None:
+            mass = _along(mass, [_overlaps(*pair) for pair in zip(placed, edges, strict=True)])
         return Cells(mass / mass.sum(), n, works[n])
 
     def plane(
@@ -244,21 +213,15 @@ class Slices:
         """Masses of the cells of a plane whose strips have the exact masses of the two columns.
 
         These are the two `sides`, each of shape (n_cells + 2,). More nodes are taken, as long as
-        there are any, where strips fall short. What is left of it is scaled away, strip by strip
-        along both axes in turn.
+        there are any, where strips fall short. What is left of it is scaled away.
         """
         first, second = sides
         for n in nodes:
             cells = self.masses(given, ends, len(first) - 2, [n], check=check)
-            mass = cells.mass
-            short = [mass.sum(1) - first, mass.sum(0) - second]
+            short = [cells.mass.sum(1) - first, cells.mass.sum(0) - second]
             if max(float(part.abs().sum()) for part in short) < SHORT:
                 break
-        mass = mass + torch.finfo(mass.dtype).eps * torch.outer(first, second)
-        for _ in range(SCALINGS):
-            mass = mass * (first / mass.sum(1)).nan_to_num(0)[:, None]
-            mass = mass * (second / mass.sum(0)).nan_to_num(0)
-        return replace(cells, mass=mass)
+        return replace(cells, mass=with_sides(cells.mass, first, second))
 
     def _maps(self, start: int, stop: int | None) -> MapTable:
         """Maps of some columns."""
@@ -310,6 +273,18 @@ class Cells:
     mass: Tensor  # (m + 2,) or (m + 2, m + 2)
     nodes: int
     work: float = 0.0
+
+
+def with_sides(mass: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Masses (m, k) of cells, scaled strip by strip along both axes in turn to those of sides.
+
+    Deming and Stephan (1940).
+    """
+    mass = mass + torch.finfo(mass.dtype).eps * torch.outer(first, second)
+    for _ in range(SCALINGS):
+        mass = mass * (first / mass.sum(1)).nan_to_num(0)[:, None]
+        mass = mass * (second / mass.sum(0)).nan_to_num(0)
+    return mass
 
 
 def cell_edges(low: float, high: float, n: int) -> Tensor:
@@ -383,10 +358,10 @@ def _quadrature(
     return axes, weights.prod(1) * base.log_base(base.whiten(points)).exp()
 
 
-def _along(values: Tensor, matrix: Tensor) -> Tensor:
-    """Values, of one or two dimensions, with a matrix applied along each."""
-    for _ in range(values.ndim):
-        values = (matrix @ values).movedim(0, -1)
+def _along(values: Tensor, matrices: Sequence[Tensor]) -> Tensor:
+    """Values, of one or two dimensions, with a matrix applied along each, or one along all."""
+    for k in range(values.ndim):
+        values = (matrices[k % len(matrices)] @ values).movedim(0, -1)
     return values
 
 

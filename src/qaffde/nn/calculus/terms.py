@@ -127,6 +127,8 @@ class Term:
 
     def marginal(self, n_keep: int) -> "Term":
         """The term of the first `n_keep` columns."""
+        if n_keep == self.n_dims:
+            return self
         return replace(
             self,
             offset=self.offset[:n_keep],
@@ -145,6 +147,10 @@ class Term:
             scale=self.scale[t:, t:],
             form=self.form.fixed(u),
         )
+
+    def times(self, log_factor: Tensor) -> "Term":
+        """The term multiplied with a number."""
+        return replace(self, log_coefficient=self.log_coefficient + log_factor)
 
     def affine(self, location: Tensor, scale: Tensor) -> "Term":
         """The term of location + scale·x."""
