@@ -77,7 +77,8 @@ SPECIFIED = [field.name for field in fields(ModelSpec)]
 def check_configs(model: Any) -> dict[str, Any]:
     """Parameters of an estimator, once its configurations and time limit are checked."""
     given = model.get_params(deep=False)
-    training = type(getattr(model, "default_training", TrainingConfig()))
+    usual = getattr(model, "default_training", None)
+    training = TrainingConfig if usual is None else type(usual)
     kinds = {"training": training, "policy": SelectionPolicy, "compute": ComputeConfig}
     for name in kinds.keys() & given.keys():
         check_kind(name, given[name], kinds[name])
