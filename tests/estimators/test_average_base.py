@@ -21,7 +21,7 @@ def model(rows):
 
 def test_one_constant_feature_is_a_density_with_all_its_calculus(model, rows, tmp_path):
     assert model.n_fourier_features_ == 1
-    assert re.fullmatch(r"mixture of [2-4] × \d+ alone", model.plan_.base)
+    assert re.fullmatch(r"mixture of [2-4] × \d+(, shrinkage [\d.]+)? alone", model.plan_.base)
     (chosen,) = [trial.name for trial in model.plan_.trials if trial.chosen]
     assert chosen == model.plan_.base
     drawn = model.sample(4000, random_state=0)

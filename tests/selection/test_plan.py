@@ -90,7 +90,7 @@ def test_a_plan_prints_as_a_table_of_what_was_chosen_and_from_what(models, metho
 @methods
 def test_trials_name_all_that_was_tried(models, method):
     """Base measure, bandwidths, ridge and features, or that a base measure is left alone."""
-    pattern = r"(box|gaussian|mixture of \d+), bandwidth [^a-z]+, "
+    pattern = r"(box|gaussian|mixture of \d+(, shrinkage [\d.]+)?), bandwidth [^a-z]+, "
     pattern += r"ridge [\d.]+/n(, 40 features)?" if method == "likelihood" else "40 features"
     names = [trial.name for trial in models[method].plan_.trials]
     assert all(re.fullmatch(pattern, name) for name in names), names
