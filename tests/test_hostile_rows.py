@@ -35,7 +35,7 @@ def test_plain_rows_are_answered(name, tmp_path):
     assert arrays.outcome(replace(PLAIN, estimator=name), tmp_path).startswith("answered")
 
 
-@pytest.mark.parametrize("name", ["gaussian", "classifier", "detector"])
+@pytest.mark.parametrize("name", ["gaussian", "classifier", "detector", "regressor"])
 def test_every_public_method_is_asked(name, tmp_path, monkeypatch):
     kind, asked = type(arrays.ESTIMATORS[name]()), set()
     methods = {

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from numpy.random import Generator
@@ -40,7 +41,9 @@ from qaffde import (
     FourierFeatures,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDERegressor,
     Real,
+    TrainingConfig,
     load,
 )
 from qaffde.estimators.calculus import BornEstimator
@@ -52,6 +55,7 @@ Array = NDArray[np.float64]
 BATCH = 50
 FAST = {"n_features": 6, "random_state": 0}
 """It is the rows that are hostile: more features would cost time and show the same."""
+STEPS = TrainingConfig(max_steps=3)
 OURS = ("/qaffde/", "/sklearn/")
 """Folders whose errors are messages; scikit-learn checks shapes and types for us."""
 ESTIMATORS: dict[str, Callable[..., Any]] = {
@@ -65,6 +69,9 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
         QAFFDE(**FAST, bandwidth="scott", base_measure="gaussian"), random_state=0
     ),
     "features": lambda: FourierFeatures(8, random_state=0),
+    "regressor": lambda: QAFFDERegressor(
+        2, n_hidden=8, n_components=2, n_functions=3, training=STEPS, random_state=0
+    ),
     **frames.ESTIMATORS,
 }
 
@@ -201,6 +208,8 @@ def start(folder: Path) -> Attempt:
 def _fit(model: Any, X: Array) -> None:
     if isinstance(model, QAFFDEClassifier):
         model.fit(X, np.arange(len(X)) % 2)
+    elif isinstance(model, QAFFDERegressor):
+        model.fit(X, X[:, -1])
     else:
         model.fit(X)
 
@@ -221,6 +230,8 @@ def _questions(model: Any, X: Any, Y: Any, folder: Path) -> Iterator[Question]:
             yield from _of_classifier(model, X, Y)
         case QAFFDEOutlierDetector():
             yield from _of_detector(model, X, Y)
+        case QAFFDERegressor():
+            yield from _of_regressor(model, X, Y)
         case BornEstimator(schema_=Schema()):
             yield from frames.questions(model, X, Y)
         case _:
@@ -247,6 +258,29 @@ def _of_detector(model: Any, X: Array, Y: Array) -> Iterator[Question]:
         yield f"decision_function{where}", lambda Z=Z: log(model.decision_function(Z))
         yield f"predict{where}", lambda Z=Z: within(model.predict(Z), -1, 1)
     yield "out_of_fold_scores_", lambda: log(model.out_of_fold_scores_)
+
+
+def _of_regressor(model: Any, X: Array, Y: Array) -> Iterator[Question]:
+    """Questions about y, the last column of the rows."""
+    for where, Z in (("", X), (" of other rows", Y)):
+        yield f"predict{where}", lambda Z=Z: finite(model.predict(Z))
+        yield f"standard deviations{where}", lambda Z=Z: finite(model.predict(Z, return_std=True))
+        yield (
+            f"predict_quantile{where}",
+            lambda Z=Z: [rising(row) for row in model.predict_quantile(Z, [0.01, 0.5, 0.99])],
+        )
+        yield (
+            f"predict_interval{where}",
+            lambda Z=Z: [rising(row) for row in model.predict_interval(Z)],
+        )
+        yield f"log_likelihood{where}", lambda Z=Z: log(model.log_likelihood(Z, Z[:, -1]))
+        yield f"sample{where}", lambda Z=Z: finite(model.sample(Z, 2, random_state=0))
+        yield (
+            f"predict_distribution{where}",
+            lambda Z=Z: within(model.predict_distribution(Z).cdf(torch.tensor(Z[:, -1])), 0, 1),
+        )
+    yield "calibration", lambda: within(model.calibration(X, X[:, -1])["coverage"], 0, 1)
+    yield "score", lambda: log(model.score(X, X[:, -1]))
 
 
 def _of_density(model: Any, X: Array, Y: Array) -> Iterator[Question]:
@@ -316,6 +350,6 @@ def _saved(model: Any, X: Array, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         model.save(Path(place) / "model")
         again = load(Path(place) / "model")
-    ask = "predict" if isinstance(model, QAFFDEClassifier) else "score_samples"
+    ask = "score_samples" if hasattr(model, "score_samples") else "predict"
     if not np.array_equal(getattr(again, ask)(X), getattr(model, ask)(X)):
         raise WrongError("another model")

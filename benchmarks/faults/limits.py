@@ -79,8 +79,20 @@ def _said(write: Callable[[Path], object], path: Path) -> str:
     return "refused" if code == 1 else "written"
 
 
+MEMORY_WORKS = [
+    *("fit", "partial_fit", "score_samples", "sample", "marginal", "covariance", "load", "save"),
+    *("train", "plane"),
+]
+
+
 def start_memory(folder: Path) -> Attempt:
-    """Fits and answers with 0.3 to 100 megabytes; the model is as it was.
+    """Fits and answers with 0.3 to 100 megabytes."""
+    attempt, names = memory_attempts(folder), MEMORY_WORKS
+    return lambda rng: attempt(str(rng.choice(names)), int(10 ** rng.uniform(5.5, 8)))
+
+
+def memory_attempts(folder: Path) -> Callable[[str, int], str]:
+    """What comes of a work, by name, with so many bytes; the model is as it was.
 
     What the allocator keeps of memory that was freed would serve them without reaching a limit:
     here larger pieces are mapped one by one, and given back at once.
@@ -112,10 +124,9 @@ def start_memory(folder: Path) -> Attempt:
     rows = wide[:20]
     before = model.score_samples(rows), trained.score_samples(rows)
 
-    def attempt(rng: Generator) -> str:
-        name = str(rng.choice(list(works)))
-        limit = int(10 ** rng.uniform(5.5, 8))
+    assert list(works) == MEMORY_WORKS
 
+    def attempt(name: str, limit: int) -> str:
         def work() -> str:
             said = _with_memory(works[name], limit)
             after = model.score_samples(rows), trained.score_samples(rows)

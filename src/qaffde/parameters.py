@@ -344,7 +344,7 @@ def with_own_settings(function: Function) -> Function:
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        given = (*args[1:], *kwargs.values())
+        given = (*args, *kwargs.values())
         if any(isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x) for x in given):
             raise ValueError(
                 "the array has masked values, which would be read as if they were not masked; "

@@ -8,12 +8,17 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_info
 
+import qaffde
 from qaffde import (
     QAFFDE,
     QAFFDESGD,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDERegressor,
+    QAFFDETensorTrain,
     SelectionPolicy,
+    TensorTrainConfig,
+    TrainingConfig,
     parameters,
 )
 
@@ -32,6 +37,105 @@ def test_one_corrupt_row_costs_the_others_a_tenth_of_a_nat_at_most(estimator, d)
     for far in (1e3, 1e6, 1e9):
         corrupt = estimator(random_state=0).fit(np.vstack([X, np.full((1, d), far)]))
         assert corrupt.score(new) > clean - 0.1, far
+
+
+@pytest.mark.parametrize("d", [1, 6])
+def test_a_corrupt_row_does_not_end_the_training_of_a_train(d):
+    """Knots that single precision takes for one made the loss NaN."""
+    X, new = normal(400, d), normal(5000, d, seed=1)
+    training = TensorTrainConfig(max_steps=100)
+    clean, *corrupt = (
+        QAFFDETensorTrain(training=training, random_state=0).fit(rows).score(new)
+        for rows in (X, *(np.vstack([X, np.full((1, d), far)]) for far in (1e3, 1e9)))
+    )
+    assert min(corrupt) > clean - 0.1
+
+
+FAR = pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
+
+
+@FAR
+@pytest.mark.parametrize("given", [{"method": "auto"}, {"method": "generative"}])
+@pytest.mark.parametrize("n_components", [None, 2])
+def test_a_corrupt_row_costs_a_classifier_little(far, given, n_components):
+    """It had 50 % of the others right."""
+    X, new = normal(400, 3) * [3, 2, 0.1], normal(2000, 3, seed=1) * [3, 2, 0.1]
+    y, wanted = X[:, 0] + 0.3 * X[:, 1] > 0, new[:, 0] + 0.3 * new[:, 1] > 0
+    model = QAFFDEClassifier(n_components=n_components, random_state=0, **given)
+    clean = model.fit(X, y).predict_log_proba(new)
+    X[0] = far * np.array([3, 2, 0.1])
+    found = model.fit(X, y).predict_log_proba(new)
+    rows = np.arange(2000), wanted.astype(int)
+    assert found[rows].mean() > clean[rows].mean() - 0.1
+
+
+@FAR
+@pytest.mark.parametrize("place", ["X", "y", "an integer y"])
+def test_a_corrupt_row_costs_a_regressor_little(far, place):
+    """A row of 1e6 left the mean of all others for each of them, and cost seven nats."""
+    X, new = normal(300, 2), normal(2000, 2, seed=1)
+    noise = 0.3 * normal(2300, 1, seed=2)[:, 0]
+    y, wanted, target = X[:, 0] + noise[:300], new[:, 0] + noise[300:], "auto"
+    if place == "an integer y":
+        y, wanted, target = np.round(2 * y), np.round(2 * wanted), "integer"
+    training = TrainingConfig(max_steps=300)
+    model = QAFFDERegressor(n_members=2, target=target, training=training, random_state=0)
+    clean = model.fit(X, y).log_likelihood(new, wanted).mean()
+    (X if place == "X" else y)[0] = far
+    assert model.fit(X, y).log_likelihood(new, wanted).mean() > clean - 0.1
+    assert np.isfinite(model.predict(np.full((1, 2), 1e300))).all()
+
+
+@pytest.mark.parametrize("shift", [1e6, 1e9, 1e12])
+def test_a_regressor_keeps_the_digits_of_y(shift):
+    """In single precision, y of 1e9 that differ by one are the same."""
+    X, small = normal(200, 1), TrainingConfig(max_steps=100)
+    y = X[:, 0] + 0.3 * normal(200, 1, seed=1)[:, 0]
+    model = QAFFDERegressor(n_members=2, training=small, random_state=0)
+    plain = model.fit(X, y).log_likelihood(X, y).mean()
+    moved = model.fit(X, y + shift).log_likelihood(X, y + shift).mean()
+    assert moved == pytest.approx(plain, abs=0.1)
+
+
+def test_a_distribution_of_y_far_away_is_zero_or_one():
+    """Beyond what the normal law holds, masses of both sides of a component vanish."""
+    X = normal(50, 1)
+    density = QAFFDERegressor(n_members=2, training=TrainingConfig(max_steps=3), random_state=0)
+    found = density.fit(X, X[:, 0]).predict_distribution(X[:1])
+    assert found.cdf(torch.tensor([-1e200], dtype=torch.float64)) == 0
+    assert found.cdf(torch.tensor([1e200], dtype=torch.float64)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-200, 1e200, 1e300])
+def test_a_regressor_takes_any_unit(unit):
+    """Squares of its columns and of y may be more or less than float64 holds."""
+    X, small = normal(100, 2), TrainingConfig(max_steps=20)
+    y = X[:, 0]
+    model = QAFFDERegressor(n_members=2, training=small, random_state=0)
+    plain = model.fit(X, y).predict_interval(X)
+    assert model.score(X, y) == pytest.approx(
+        model.fit(unit * X, unit * y).score(unit * X, unit * y), abs=0.01
+    )
+    mean, deviation = model.predict(unit * X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (np.isfinite(deviation) & (deviation > 0)).all()
+    np.testing.assert_allclose(
+        model.fit(unit * X, unit * y).predict_interval(unit * X), unit * plain, rtol=1e-2
+    )
+
+
+REGRESSIONS = {
+    "y lies around 1e\\+16 and differs by": ([1.0, 2.0, 3.0], [1e16, 1e16 + 2, 1e16 + 4]),
+    "y is so large": ([1.0, 2.0, 3.0], [1.7e308, 1.7e308, 0.0]),
+    "column 0 of X is so large": ([1.7e308, 1.7e308, 0.0], [1.0, 2.0, 3.0]),
+}
+
+
+@pytest.mark.parametrize("reason", REGRESSIONS)
+def test_what_float64_cannot_hold_is_refused_by_a_regressor(reason):
+    X, y = REGRESSIONS[reason]
+    with pytest.raises(ValueError, match=reason):
+        QAFFDERegressor(random_state=0).fit(np.array(X)[:, None], y)
 
 
 def test_one_gaussian_is_wide_enough_for_a_corrupt_row():
@@ -86,6 +190,22 @@ def test_a_classifier_refuses_weights_whose_sum_overflows():
 def test_weights_whose_sum_overflows_are_refused():
     with pytest.raises(ValueError, match="sum of sample_weight"):
         QAFFDE().fit(X, sample_weight=np.full(200, 1e307))
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("d", [1, 2, 6])
+def test_a_corrupt_row_is_an_outlier_to_the_detector_that_was_fitted_to_it(d, far):
+    """Its own component of the base measure vouched for it in every fold."""
+    X = normal(400, d)
+    X[0] = far
+    detector = QAFFDEOutlierDetector(random_state=0).fit(X)
+    assert detector.predict(X[:1]) == -1
+    assert detector.out_of_fold_scores_[0] < detector.offset_
+
+
+def test_a_choice_between_estimators_says_that_columns_are_constant():
+    with pytest.raises(ValueError, match="constant column: 0, 1"):
+        qaffde.fit(np.ones((100, 2)))
 
 
 def test_a_detector_says_that_all_rows_are_the_same():

@@ -1,5 +1,6 @@
 """Estimators under torch settings of their caller, and masked arrays."""
 
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -12,16 +13,31 @@ from qaffde import (
     QAFFDESGD,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
+    QAFFDERegressor,
+    QAFFDETensorTrain,
     SelectionPolicy,
+    TensorTrainConfig,
     TrainingConfig,
 )
 
+
+@contextmanager
+def double_precision():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 SETTINGS = {
+    "double precision": double_precision,
     "inference mode": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
     "meta": lambda: torch.device("meta"),
 }
 X = np.random.default_rng(0).normal(size=(120, 2))
+GAPS = np.where(X < 1.5, X, np.nan)
 LABELS = (X[:, 0] > 0).astype(int)
 FIXED = {"n_features": 24, "bandwidth": 0.5, "random_state": 0}
 SHORT = {
@@ -42,12 +58,19 @@ FITS = {
     "QAFFDESGD": lambda: QAFFDESGD(**FIXED, **SHORT).fit(X),
     "detector": lambda: QAFFDEOutlierDetector(QAFFDE(**FIXED), random_state=0).fit(X),
     "classifier": lambda: QAFFDEClassifier(n_features=16, random_state=0).fit(X, LABELS),
+    "regressor": lambda: QAFFDERegressor(
+        n_members=2, training=TrainingConfig(max_steps=3), random_state=0
+    ).fit(X, X[:, 0]),
+    "train": lambda: QAFFDETensorTrain(
+        training=TensorTrainConfig(max_steps=3), random_state=0
+    ).fit(GAPS),
+    "table": lambda: QAFFDE(policy=SelectionPolicy(mixture_sizes=(2,)), random_state=0).fit(GAPS),
 }
 
 
 def answer(model):
-    ask = getattr(model, "predict_proba", None) or model.score_samples
-    return ask(X)
+    asked = ("predict_proba", "score_samples", "predict")
+    return next(getattr(model, name) for name in asked if hasattr(model, name))(X)
 
 
 @cache
@@ -65,8 +88,9 @@ def test_fits_do_not_see_the_settings(kind, setting, tmp_path):
         model.save(tmp_path / "model")
         loaded = qaffde.load(tmp_path / "model")
         again = answer(loaded)
+    error = 1e-6 if setting == "double precision" else 1e-9  # training takes numbers with it
     for found in (inside, again, answer(model), answer(loaded)):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found, expected, rtol=error, atol=error)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -89,6 +113,9 @@ MASKED_CALLS = {
     "condition": lambda m: m.condition({0: np.ma.masked_greater([1.0, 2.0], 1.5)}),
     "detector": lambda m: QAFFDEOutlierDetector(m).fit(MASKED),
     "classifier": lambda m: QAFFDEClassifier().fit(MASKED, LABELS),
+    "regressor": lambda m: QAFFDERegressor().fit(X, MASKED[:, 0]),
+    "train": lambda m: QAFFDETensorTrain().fit(MASKED),
+    "choice": lambda m: qaffde.fit(MASKED, time_limit=0.01),
 }
 
 

@@ -18,7 +18,7 @@ from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.frames import as_frame
-from qaffde.parameters import Seed, check_positive, generator_from
+from qaffde.parameters import Seed, check_positive, generator_from, with_own_settings
 from qaffde.schema import Schema
 from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
 from qaffde.selection.sources import as_source
@@ -74,6 +74,7 @@ class Comparison:
         return "\n  ".join([head, *map(str, self.candidates)])
 
 
+@with_own_settings
 def fit(
     X: Any,
     sample_weight: ArrayLike | None = None,
@@ -168,6 +169,8 @@ def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Inde
         return []
     line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
     _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
+    if not copy_of.any():  # copies of one row, which the fit itself refuses
+        return []
     order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
     one = order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]
     parts = np.array_split(order, N_FOLDS) if n < FOLD_ROWS else [one]

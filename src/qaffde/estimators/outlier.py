@@ -26,6 +26,7 @@ from qaffde.kinds import Category
 from qaffde.nn import TableDensity
 from qaffde.parameters import generator_from
 from qaffde.schema import Schema
+from qaffde.selection.summary import moved_nearer
 
 FOLDS = 5
 TRIMMED = 0.1
@@ -110,13 +111,14 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
                 f"all {len(rows)} rows are the same: there is no density to compare rows by"
             )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
-        whole = _of_codes(clone(new), self.schema_).fit(distinct, sample_weight=total)
-        scores = _scores_out_of_fold(whole, distinct, total, self.random_state)
+        near = total * _are_near(distinct, total)
+        whole = _of_codes(clone(new), self.schema_).fit(distinct, sample_weight=near)
+        scores = _scores_out_of_fold(whole, distinct, near, self.random_state)
         trusted = scores >= weighted_quantile(scores, total, max(share, TRIMMED))
         try:
-            own = clone(whole).fit(distinct[trusted], sample_weight=total[trusted])
+            own = clone(whole).fit(distinct[trusted], sample_weight=near[trusted])
         except ValueError:  # a column that only outliers move is constant without them
-            own = _without(whole, distinct, total, ~trusted)
+            own = _without(whole, distinct, near, ~trusted)
         scores = _scores_out_of_fold(own, distinct, total * trusted, self.random_state)
         judged = scores if given == "auto" else own.score_samples(distinct)
         self.estimator_, self.offset_ = own, float(weighted_quantile(judged, total, share))
@@ -171,6 +173,16 @@ def _scores_out_of_fold(model: Any, X: Array, weight: Array, random_state: Any) 
         held_out[fold] = True
         scores[fold] = _without(model, X, weight, held_out).score_samples(X[fold])
     return scores
+
+
+def _are_near(X: Array, weight: Array) -> NDArray[np.bool_]:
+    """Rows without values far from all others.
+
+    A base measure has a component for these, which vouches for them in every fold.
+    """
+    weights = torch.from_numpy(weight)
+    near = torch.stack([moved_nearer(x, weights) for x in torch.from_numpy(X).T], 1).numpy()
+    return ((near == X) | np.isnan(X)).all(axis=1)
 
 
 def _without(model: Any, X: Array, weight: Array, left_out: NDArray[np.bool_]) -> Any:

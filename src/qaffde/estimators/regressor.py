@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
@@ -15,9 +16,10 @@ from qaffde.estimators.base import Array, all_or_nothing, check_configs, read_nu
 from qaffde.estimators.persistence import FileMixin
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
-from qaffde.nn.conditional import BornConditional, BornHead, Target
+from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
 from qaffde.parameters import Seed, check_count, check_share, generator_from
 from qaffde.schema import Schema
+from qaffde.selection.summary import FAR, MIN_DIGITS, moved_nearer
 from qaffde.training import TrainingConfig
 from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
@@ -132,23 +134,23 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(f"encoder={self.encoder!r} must be a torch module")
         rows, outputs, weight = self._rows(X, y, sample_weight)
-        self.inputs_ = Inputs.of(rows, self.schema_)
+        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         checkpoint = getattr(self.training, "checkpoint", None)
         run = Run(self.time_limit, checkpoint, verbose=self.verbose)
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):
-            target = Target.of(kind, outputs[:, t])
+            target, y = _near_target(kind, outputs[:, t], weight)
             head = BornHead(self.n_components, self.n_functions, self.rank, target)
             size = self.n_hidden, self.n_layers
             sizes = x.shape[1], head.n_inputs, self.n_members, size
             network = make_network(*sizes, self.encoder, generator)
             module, share = ConditionalDensity(network, head), 1 / (outputs.shape[1] - t)
-            data = x, outputs[:, t], weight
+            data = x, y, weight
             history = fit_conditional(module, *data, self.training, generator, run, share)
             self.densities_.append(module.double().requires_grad_(False).eval())
             self.history_.append(history)
-            x = torch.cat([x, seen(target, outputs[:, t])], 1)
+            x = torch.cat([x, seen(target, y)], 1)
         return self
 
     def predict(self, X: ArrayLike, *, return_std: bool = False) -> Any:
@@ -162,8 +164,16 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
         """
         if not return_std:
             return self._each(X, lambda density: density.mean)
-        both = self._each(X, lambda d: torch.stack([d.mean, d.variance.sqrt()], -1))
+        both = self._each(X, lambda d: torch.stack([d.mean, d.stddev], -1))
         return both[..., 0], both[..., 1]
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the means, in a unit in which squares of y neither overflow nor underflow."""
+        outputs = _outputs(y).numpy()
+        unit = np.abs(outputs).max(0)
+        unit[unit == 0] = 1.0
+        found = self.predict(X).reshape(outputs.shape)
+        return float(r2_score(outputs / unit, found / unit, sample_weight=sample_weight))
 
     def predict_quantile(self, X: ArrayLike, q: ArrayLike) -> Array:
         """Quantiles of y: of shape (n,) for one level q, (n, k) for k levels.
@@ -311,7 +321,11 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Columns as the inputs of a network, of mean zero and variance one."""
+    """Columns as the inputs of a network, of mean zero and variance one.
+
+    A few rows far from all others do not set the units. No input is beyond ±20: a network would
+    see nothing else.
+    """
 
     kinds: tuple[Kind, ...]
     location: Tensor  # (d,)
@@ -319,11 +333,18 @@ class Inputs:
     gaps: tuple[bool, ...]  # whether a column has an indicator of gaps
 
     @classmethod
-    def of(cls, rows: Tensor, schema: Schema | None) -> "Inputs":
-        """Inputs of rows (n, d)."""
+    def of(cls, rows: Tensor, weight: Tensor, schema: Schema | None) -> "Inputs":
+        """Inputs of rows (n, d) with weights (n,)."""
         kinds = (Real(),) * rows.shape[1] if schema is None else schema.kinds
-        location = rows.nanmean(0).nan_to_num(0.0)
-        scale = (rows - location).square().nanmean(0).sqrt().nan_to_num(0.0)
+        near = torch.stack([moved_nearer(x, weight) for x in rows.T], 1)
+        units = [mean_and_deviation(x[~x.isnan()]) for x in near.T]
+        location, scale = torch.tensor(units, dtype=torch.float64).T
+        overflows = ~(location + scale).isfinite()
+        if overflows.any():
+            raise ValueError(
+                f"column {int(overflows.nonzero()[0])} of X is so large that its variance "
+                "overflows; divide it first"
+            )
         scale = torch.where(scale > 1e-12 * location.abs(), scale, 1.0)
         return cls(kinds, location, scale, tuple(rows.isnan().any(0).tolist()))
 
@@ -341,7 +362,8 @@ class Inputs:
                 angle = 2 * math.pi * (x.nan_to_num(0.0) - kind.start) / kind.period
                 found.append(torch.stack([angle.sin(), angle.cos()], 1) * known[:, None])
             else:
-                found.append(((x - location) / scale).nan_to_num(0.0)[:, None])
+                z = ((x - location) / scale).clamp(-FAR, FAR)
+                found.append(z.nan_to_num(0.0)[:, None])
             if gap:
                 found.append((~known).to(x)[:, None])
         return torch.cat(found, 1)
@@ -355,9 +377,30 @@ def _outputs(y: Any) -> Tensor:
     return torch.tensor(given).reshape(len(given), -1)
 
 
+def _near_target(kind: Kind, y: Tensor, weight: Tensor) -> tuple[Target, Tensor]:
+    """Target of an output (n,), and the output, values that few rows have far off moved nearer."""
+    if isinstance(kind, Periodic):
+        return Target.of(kind, y), y
+    plain = Target(kind)
+    z = plain.encode(y)[0]
+    near = moved_nearer(z, weight)
+    moved = plain.decode(near)
+    moved = moved.round() if isinstance(kind, Integer) else moved
+    y = torch.where(near == z, y, moved)
+    target = Target.of(kind, y)
+    if not math.isfinite(target.location + target.scale):
+        raise ValueError("y is so large that its variance overflows; divide it first")
+    if abs(target.location) * torch.finfo(torch.float64).eps > MIN_DIGITS * target.scale:
+        raise ValueError(
+            f"y lies around {target.location:.3g} and differs by {target.scale:.3g} only: float64 "
+            "keeps too few digits; subtract a constant"
+        )
+    return target, y
+
+
 def seen(target: Target, y: Tensor) -> Tensor:
     """An earlier output as inputs (n, ·) of a later one."""
     z = target.encode(y)[0]
     if not isinstance(target.kind, Periodic):
-        return z[:, None]
+        return z[:, None].clamp(-FAR, FAR)
     return torch.stack([(2 * math.pi * z).sin(), (2 * math.pi * z).cos()], 1)

@@ -45,8 +45,8 @@ class Target:
         if isinstance(kind, Periodic):
             return cls(kind, kind.start, kind.period)
         z = cls(kind).encode(y.double())[0]
-        deviation = float(z.std(correction=0))
-        return cls(kind, float(z.mean()), deviation if deviation > 0 else 1.0)
+        location, scale = mean_and_deviation(z)
+        return cls(kind, location, scale if scale > 0 else 1.0)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -259,7 +259,7 @@ class BornConditional(Distribution):
         if isinstance(self.target.kind, Integer):
             log_mass = self._log_interval(value - 0.5, value + 0.5)
             return torch.where((value == value.round())[..., None], log_mass, -torch.inf)
-        z, log_slope = self.target.encode(value)
+        z, log_slope = (part.to(self.center) for part in self.target.encode(value))
         return self._log_densities(z[..., None]) + log_slope[..., None]
 
     def log_probability(self, lower: Tensor, upper: Tensor) -> Tensor:
@@ -267,7 +267,7 @@ class BornConditional(Distribution):
         lower, upper = lower.double(), upper.double()
         if isinstance(self.target.kind, Integer):
             lower, upper = lower.ceil() - 0.5, upper.floor() + 0.5
-        return _log_mean(self.double()._log_interval(lower, upper))
+        return _log_mean(self.double()._log_interval(lower, upper)).clamp(max=0)
 
     def cdf(self, value: Tensor) -> Tensor:
         """Distribution function; of a periodic y from the start of the circle."""
@@ -310,10 +310,18 @@ class BornConditional(Distribution):
     @property
     def variance(self) -> Tensor:
         """Variance, by quadrature."""
+        return self.stddev.square()
+
+    @property
+    def stddev(self) -> Tensor:
+        """Standard deviation, whose square may be more or less than float64 holds."""
         if isinstance(self.target.kind, Periodic):
             raise ValueError("a periodic y has no variance; ask for quantiles or draws")
-        mean = self.mean
-        return self.expectation(lambda y: (y - mean[..., None, None]).square())
+        z, mass = self._nodes()
+        away = self.target.decode(z) - self.mean[..., None, None]
+        size = away.abs().amax((-1, -2), keepdim=True).clamp(min=torch.finfo(away.dtype).tiny)
+        square = ((away / size).square() * mass).sum(-1) / mass.sum(-1)
+        return size[..., 0, 0] * square.mean(-1).sqrt()
 
     def entropy(self) -> Tensor:
         """Differential entropy, by quadrature; of integers that of their probabilities."""
@@ -396,7 +404,8 @@ class BornConditional(Distribution):
 
     def _log_interval(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Log-probabilities (..., M) between values y."""
-        return self._log_masses(self.target.edge(lower), self.target.edge(upper))
+        lower, upper = (self.target.edge(y).to(self.center) for y in (lower, upper))
+        return self._log_masses(lower, upper)
 
     def _log_masses(self, lower: Tensor, upper: Tensor) -> Tensor:
         """Log-probabilities (..., M) between numbers z, which keep their digits in the tails.
@@ -412,6 +421,16 @@ class BornConditional(Distribution):
         return log_width + means.clamp(min=0).log()
 
 
+def mean_and_deviation(x: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of values (n,), whose squares may overflow or underflow."""
+    if not len(x):
+        return 0.0, 0.0
+    mean = x.mean()
+    size = (x - mean).abs().max()
+    relative = torch.where(size > 0, (x - mean) / size, 0.0)
+    return float(mean), float(size * relative.square().mean().sqrt())
+
+
 def _log_mean(log_p: Tensor) -> Tensor:
     """Logarithm (...) of the mean over the members (..., M)."""
     return log_p.logsumexp(-1) - math.log(log_p.shape[-1])
@@ -422,5 +441,6 @@ def _log_normal_mass(low: Tensor, high: Tensor) -> Tensor:
     swap = low + high > 0
     low, high = torch.where(swap, -high, low), torch.where(swap, -low, high)
     log_high = torch.special.log_ndtr(high)
-    ratio = (torch.special.log_ndtr(low) - log_high).clamp(max=0)
+    least = torch.finfo(log_high.dtype).min  # far away both are −∞
+    ratio = (torch.special.log_ndtr(low) - log_high.clamp(min=least)).clamp(max=0)
     return log_high + torch.log1p(-ratio.exp())

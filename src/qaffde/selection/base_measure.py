@@ -127,7 +127,8 @@ class BaseSpec:
         k, m = self.n_components, self.n_mixtures
         options: dict[str, Any] = {"prior": self.prior(policy), "deadline": deadline}
         begin: list[GaussianMeasure | None] = [None] * m
-        if isinstance(start, GaussianMeasure) and len(start.weights) == k * m:
+        is_far = (Z.abs() > policy.far).any()  # the start may not have seen the few rows out there
+        if isinstance(start, GaussianMeasure) and len(start.weights) == k * m and not is_far:
             begin, options["max_iter"] = [*members(start, m)], policy.last_iterations
         return average([fit_mixture(rows, k, generator, start=one, **options) for one in begin])
 

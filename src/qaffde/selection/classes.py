@@ -17,7 +17,7 @@ from qaffde.selection.plan import CLASSIFIER, ModelSpec
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import Choice, Search, Split, fixed
 from qaffde.selection.selector import METHODS, Frame, Method
-from qaffde.selection.summary import Names, Summary
+from qaffde.selection.summary import Moments, Names, Summary, moved_nearer
 from qaffde.training.classes import (
     ROUGH,
     ClassReader,
@@ -39,6 +39,8 @@ EIGEN_TOLERANCE = 1e-12
 NEGLIGIBLE, LEAST_NOISE = 1e-10, 1e-6
 """Share of the largest variance below which an axis is empty, and of the mean variance of the
 axes that a direction without axis has at least."""
+LONG_REACH = 5.0
+"""Deviations that a column reaches at least where a few of its values are far from all others."""
 
 
 def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
@@ -233,9 +235,10 @@ def principal_frame(
     Columns are scaled to unit variance one by one; principal components by one number, so that
     distances stay those of the data.
     """
+    _check_held(summary.moments.covariance.diagonal(), summary.moments.ends)
+    summary = _with_near_values(summary)
     moments, d = summary.moments, summary.rows.shape[1]
     location, covariance = moments.mean, moments.covariance
-    _check_held(covariance.diagonal(), moments.ends)
     if n_components is None or (n_components == "auto" and d <= policy.projected_columns):
         scale = _safe_root(covariance.diagonal(), location)
         return Frame(None, location, scale, summary.standardized(location, scale))
@@ -261,6 +264,19 @@ def principal_frame(
     along = replace(y.moments, ends=ends, mean=y.moments.mean @ axes, covariance=inside)
     z = replace(y, rows=rows, moments=along)
     return Frame(None, location, scale, z, axes=axes, noise=noise)
+
+
+def _with_near_values(summary: Summary) -> Summary:
+    """The summary, values that few rows have far from all others moved nearer to them."""
+    moments, rows = summary.moments, summary.rows.clone()
+    reach = (moments.ends - moments.mean).abs().amax(0)
+    for k in (reach > LONG_REACH * moments.covariance.diagonal().sqrt()).nonzero()[:, 0].tolist():
+        rows[:, k] = moved_nearer(rows[:, k], summary.weight)
+    if rows.equal(summary.rows):
+        return summary
+    near = Moments.of(rows, summary.weight)
+    moments = replace(moments, mean=near.mean, covariance=near.covariance)
+    return replace(summary, rows=rows, moments=moments)
 
 
 def _check_held(variance: Tensor, ends: Tensor) -> None:

@@ -308,6 +308,8 @@ MIN_DIGITS = 0.01
 """Rounding error of the values, in standard deviations, that is too much."""
 FAR = 20.0
 """Ratio of standard deviation and central spread beyond which a few rows make the former."""
+FEW = 0.01
+"""Share of the rows that may be moved nearer to the others."""
 
 
 def units(
@@ -391,6 +393,26 @@ def robust_units(
     )
     location, scale = units(Moments.of(near, summary.weight), names, bandwidth)
     return torch.where(far, middle, location), torch.where(far, spread, scale)
+
+
+def moved_nearer(x: Tensor, weight: Tensor) -> Tensor:
+    """Values (n,) of a column, those that few rows have far from all others moved nearer.
+
+    Far are those that :func:`robust_units` takes for far, if at most one row in a hundred, or one
+    row, has them. They are moved to the distance from which values are far. NaN stays.
+    """
+    known = ~x.isnan()
+    values, own = x[known], weight[known]
+    if not len(values):
+        return x
+    low, middle, high = _quantiles(values[:, None], own, (0.16, 0.5, 0.84))[:, 0]
+    reach, share = FAR * (high - low) / 2, own / own.sum()
+    is_far = (values - middle).abs() > reach
+    spread = (share @ (values - share @ values).square()).sqrt()
+    few = share[is_far].sum() <= share.max().clamp(min=FEW)
+    if reach == 0 or spread <= reach or not few:
+        return x
+    return x.clamp(middle - reach, middle + reach)
 
 
 def _quantiles(rows: Tensor, weight: Tensor, shares: Sequence[float]) -> Tensor:

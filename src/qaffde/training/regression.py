@@ -91,7 +91,7 @@ def fit_conditional(
     n, n_members = len(x), module(x[:1].float()).factor.shape[-3]
     usual = round(3000 * max(1.0, n / 1000) ** 0.5)
     config = training or TrainingConfig(max_steps=usual, weight_decay=0.01)
-    held = torch.zeros(n, n_members)
+    held = torch.zeros(n, n_members, dtype=torch.float32)
     if n_members == 1:
         held[hold_out(n, config.validation_fraction, generator)[1]] = 1.0
     else:
@@ -99,7 +99,7 @@ def fit_conditional(
         held[torch.arange(n), fold] = 1.0
     relative = (weight / weight.mean()).float()[:, None]
     parts = [relative * own / own.mean(0).clamp(min=1 / n) for own in (1 - held, held)]
-    rows, valid = ((x.float(), y.float(), own) for own in parts)
+    rows, valid = ((x.float(), y.double(), own) for own in parts)  # y may be far from zero
     left = None if run.left is None else share * run.left
     loop = config.loop(min(512, max(32, n // 16)), left)
     return train(
@@ -125,8 +125,8 @@ def make_network(
     width, n_layers = hidden
 
     def linear(n_in: int, n_out: int, gain: float = 1.0) -> MemberLinear:
-        weight = torch.randn(n_members, n_in, n_out) * gain / math.sqrt(n_in)
-        return MemberLinear(weight, torch.zeros(n_members, 1, n_out))
+        weight = torch.randn(n_members, n_in, n_out, dtype=torch.float32) * gain / math.sqrt(n_in)
+        return MemberLinear(weight, weight.new_zeros(n_members, 1, n_out))
 
     with Noise(generator):
         if encoder is None:

@@ -116,7 +116,7 @@ class LearningTrain(nn.Module):
     ) -> None:
         super().__init__()
         self.bases, self.ridge = list(bases), ridge
-        normal = partial(torch.randn, bond, generator=generator)
+        normal = partial(torch.randn, bond, generator=generator, dtype=torch.float32)
         mixing = 0.02 / (STEP * math.sqrt(bond))
         self.mixers = nn.ParameterList(mixing * normal(bond) for _ in bases[1:])
         self.loadings = nn.ParameterList(normal(b.n_functions) for b in bases)
@@ -128,8 +128,8 @@ class LearningTrain(nn.Module):
     def tensors(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
         """Mixers W, loadings V and the end E of the train."""
         bond = len(self.end)
-        mixers = [torch.full((1, bond), 1 / math.sqrt(bond))]
-        mixers += [torch.eye(bond) + STEP * W for W in self.mixers]
+        mixers = [self.end.new_full((1, bond), 1 / math.sqrt(bond))]
+        mixers += [torch.eye(bond).to(W) + STEP * W for W in self.mixers]
         loadings = []
         for k, V in enumerate(self.loadings):
             scaled = LOAD * V * self.get_buffer(f"scale_{k}")
@@ -148,7 +148,7 @@ class LearningTrain(nn.Module):
         self, mixers: list[Tensor], loadings: list[Tensor], end: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Logarithm of Z, and the roughness of Ψ, Σ ∫ ‖∂Ψ‖² / Z."""
-        rho, rough, log_mass = torch.ones(1, 1), torch.zeros(1, 1), torch.zeros(())
+        rho, rough, log_mass = end.new_ones(1, 1), end.new_zeros(1, 1), end.new_zeros(())
         for k, (W, V) in enumerate(zip(mixers, loadings, strict=True)):
             Q, steep = V @ V.T, (V * self.get_buffer(f"rough_{k}")) @ V.T
             moved = W.T @ rho @ W
@@ -243,12 +243,12 @@ def resolution_knots(x: Tensor, levels: Callable[[Tensor], Tensor], n_cells: int
     root = share.sqrt() / share.sqrt().sum()
     u = levels(edges)
     u[0], u[-1] = 0.0, 1.0
-    keep = torch.cat([u.new_ones(1), u.diff()]) > 1e-7  # least share of the law in a cell
+    least = 1e-7  # share of the law in a cell
+    keep = (torch.cat([u.new_ones(1), u.diff()]) > least) & (u < 1 - least)
     v = torch.minimum((share + root) / 2, 64 * u.diff().clamp(min=0)).cumsum(0)
     v = torch.cat([v.new_zeros(1), v / v[-1]])
     keep[-1] = True
-    knots = torch.stack([u, v])[:, keep]
-    return knots[:, torch.cat([knots[0].diff() > 0, keep[-1:]])]
+    return torch.stack([u, v])[:, keep]
 
 
 def levels_of(bases: Sequence[ColumnBasis], x: Tensor) -> Tensor:
