@@ -64,7 +64,7 @@ class Prior:
         Those that collapse by rounding stay as they were.
         """
         variance = scatter.diagonal(dim1=1, dim2=2) / size[:, None]
-        near = ((variance + mean.square()).amax(1) < self.far**2) * size
+        near = (variance + mean.square() < self.far**2).all(1) * size
         pooled = torch.einsum("k,kij->ij", near / size, scatter) / near.sum().clamp(min=1e-300)
         weight = self.shrinkage * unit
         covariance = (scatter + weight * pooled) / (size + weight)[:, None, None]
