@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 DAY = 86_400_000_000
 """Microseconds of a day, which is the unit of dates."""
+LOOKED_AT_ROWS = 100_000
+"""Rows of a table in parts that tell the kinds of its columns; labels are those of all rows."""
 DATETIME = re.compile(r"Datetime\(time_unit='(\w+)', time_zone='?(.*?)'?\)")
 
 
@@ -32,6 +34,71 @@ class Values:
     def known(self) -> list[Any]:
         """Those that are not gaps."""
         return [value for value in self.values.tolist() if not is_gap(value)]
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """First values of the columns of a table, and all labels; those of parts add up.
+
+    Examples
+    --------
+    >>> parts = [["a", 1.0], ["b", 2.0]], [["c", 3.0]]
+    >>> both = Look.at(parts[0]) + Look.at(parts[1])
+    >>> both.n_rows, [column.values.tolist() for column in both.columns]
+    (3, [['a', 'b', 'c'], [1.0, 2.0, 3.0]])
+    """
+
+    columns: tuple[Values, ...]
+    library: str | None
+    n_rows: int
+    words: tuple[frozenset[Any], ...]  # of columns that are not numbers all values
+
+    @classmethod
+    def at(cls, X: Any, most: int = LOOKED_AT_ROWS) -> "Look":
+        """The first rows of a part, and its labels."""
+        given, library = read_columns(X)
+        words = tuple(frozenset(() if v.is_numeric else v.known) for v in given)
+        n_rows = len(given[0].values) if given else 0
+        return cls(
+            tuple(replace(v, values=v.values[:most]) for v in given), library, n_rows, words
+        )
+
+    def __add__(self, other: "Look") -> "Look":
+        pairs = zip(self.columns, other.columns, strict=True)
+        columns = tuple(_joined(*pair) for pair in pairs)
+        words = tuple(a | b for a, b in zip(self.words, other.words, strict=True))
+        return Look(columns, self.library, self.n_rows + other.n_rows, words)
+
+    def read(self) -> tuple[list[Values], str | None]:
+        """As `read_columns`: the first rows and, below them, each label that these lack."""
+        found = []
+        for column, words in zip(self.columns, self.words, strict=True):
+            whole = column.values
+            if column.labels is None and words:
+                lacking = _objects(sorted(words.difference(whole.tolist())))
+                whole = np.concatenate([whole, lacking])
+            found.append(replace(column, values=whole))
+        return found, self.library
+
+
+def _joined(first: Values, more: Values) -> Values:
+    """First values of a column of which two parts were seen."""
+    if first.is_numeric != more.is_numeric:
+        if not first.known or not more.known:  # a part without any value has no type
+            return first if first.known else more
+        text, number = (more, first) if first.is_numeric else (first, more)
+        raise ValueError(
+            f"column {first.name!r} has text ({text.known[0]!r}) in one part of the rows and "
+            f"numbers ({number.known[0]:g}) in another; make all of them text, or all numbers"
+        )
+    dtypes, labels = [first.dtype, more.dtype], first.labels
+    if labels is not None and more.labels is not None:
+        labels = tuple(dict.fromkeys(labels + more.labels))
+    floats = [dtype for dtype in dtypes if "float" in dtype.lower()]
+    values = first.values
+    if len(values) < LOOKED_AT_ROWS:
+        values = np.concatenate([values, more.values])[:LOOKED_AT_ROWS]
+    return replace(first, dtype=(floats or dtypes)[0], values=values, labels=labels)
 
 
 def as_frame(X: Any) -> Any:

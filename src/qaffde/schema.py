@@ -5,7 +5,7 @@ Estimators work on numbers: categories are their places among the labels, dates 
 same kind.
 """
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.frames import Values, is_date, is_gap, make_frame, read_columns, tidy
+from qaffde.frames import Look, Values, is_date, is_gap, make_frame, read_columns, tidy
 from qaffde.kinds import MAX_WHOLE, Atom, Category, Integer, Kind, Label, Periodic, Real, as_kind
 
 __all__ = ["Column", "Schema"]
@@ -40,9 +40,9 @@ class Column:
         labels = self.kind.values if isinstance(self.kind, Category) else None
         return {label: code for code, label in enumerate(labels or ())}
 
-    def encode(self, given: Values) -> Array:
-        """Values of shape (n,) as numbers; NaN for gaps."""
-        return self._places(given) if isinstance(self.kind, Category) else _numbers(given)
+    def encode(self, given: Values, first: int = 0) -> Array:
+        """Values of shape (n,) as numbers; NaN for gaps. Messages count rows from `first`."""
+        return self._places(given, first) if isinstance(self.kind, Category) else _numbers(given)
 
     def encode_values(self, values: Any) -> Array:
         """One value or a list of them, as in a condition, as numbers of the same shape."""
@@ -60,33 +60,34 @@ class Column:
         own = labels if self.dtype in ("Categorical", "Enum") else None
         return Values(self.name, self.dtype, values, own)
 
-    def check(self, numbers: Array) -> None:
+    def check(self, numbers: Array, first: int = 0) -> None:
         """Reject numbers of shape (n,) that the kind does not have; gaps may be."""
         kind = self.kind
-        self._refuse(np.isinf(numbers), numbers, "drop the row, or make it a gap (NaN)")
+
+        def refuse(bad: NDArray[np.bool_], why: str) -> None:
+            bad = bad & ~np.isnan(numbers)
+            if bad.any():
+                row, more = int(bad.argmax()), int(bad.sum()) - 1
+                also = f" (and {more} rows more are like it)" if more else ""
+                raise ValueError(
+                    f"column {self.name!r} has {numbers[row]:g} in row {first + row}{also}: {why}"
+                )
+
+        refuse(np.isinf(numbers), "drop the row, or make it a gap (NaN)")
         if isinstance(kind, Integer):
             hint = f"make it real: columns={{{self.name!r}: 'real'}}"
-            self._refuse(numbers != np.rint(numbers), numbers, f"not a whole number; {hint}")
-            self._refuse(np.abs(numbers) >= MAX_WHOLE, numbers, f"too large to count; {hint}")
+            refuse(numbers != np.rint(numbers), f"not a whole number; {hint}")
+            refuse(np.abs(numbers) >= MAX_WHOLE, f"too large to count; {hint}")
         if isinstance(kind, Periodic):
             coarse = np.abs(numbers) * np.finfo(float).eps > COARSE * kind.period
-            self._refuse(coarse, numbers, f"too large to have a place in a period {kind.period:g}")
+            refuse(coarse, f"too large to have a place in a period {kind.period:g}")
         rest = kind.rest if isinstance(kind, Atom) else kind
         if isinstance(rest, Real):
             beyond = (numbers < rest.ends[0]) | (numbers > rest.ends[1])
             beyond &= numbers != kind.value if isinstance(kind, Atom) else True
-            self._refuse(beyond, numbers, f"but it is {kind}; widen its ends, or drop the row")
+            refuse(beyond, f"but it is {kind}; widen its ends, or drop the row")
 
-    def _refuse(self, bad: NDArray[np.bool_], numbers: Array, why: str) -> None:
-        bad = bad & ~np.isnan(numbers)
-        if bad.any():
-            row, more = int(bad.argmax()), int(bad.sum()) - 1
-            also = f" (and {more} rows more are like it)" if more else ""
-            raise ValueError(
-                f"column {self.name!r} has {numbers[row]:g} in row {row}{also}: {why}"
-            )
-
-    def _places(self, given: Values) -> Array:
+    def _places(self, given: Values, first: int) -> Array:
         values = given.values.tolist()
         try:
             found = [np.nan if is_gap(v) else self.codes.get(v, -1) for v in values]
@@ -96,8 +97,8 @@ class Column:
         if (places < 0).any():
             row = int((places < 0).argmax())
             raise ValueError(
-                f"column {self.name!r} has no category {values[row]!r} (row {row}); it has "
-                f"{_few(self.codes)}. Fit with all of them: "
+                f"column {self.name!r} has no category {values[row]!r} (row {first + row}); "
+                f"it has {_few(self.codes)}. Fit with all of them: "
                 f"columns={{{self.name!r}: Category([...])}}"
             )
         return places
@@ -144,11 +145,11 @@ class Schema:
 
         Parameters
         ----------
-        X : array-like of shape (n, d), or a data frame
+        X : array-like of shape (n, d), a data frame, or a Look at its parts
         columns : "auto", kind, list of d kinds, dict of {name or number: kind} or None
             Kinds of all or some columns; the others are found. None makes all columns real.
         """
-        given, library = read_columns(X)
+        given, library = X.read() if isinstance(X, Look) else read_columns(X)
         if not given:
             raise ValueError("the table has no columns")
         if not len(given[0].values):
@@ -187,23 +188,35 @@ class Schema:
         """Whether all columns are real."""
         return all(isinstance(kind, Real) for kind in self.kinds)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether rows are a table, and not an array of real columns."""
+        return self.library is not None or not self.is_real
+
     @classmethod
-    def of_reals(cls, columns: Any, names: Sequence[str | int]) -> "Schema | None":
-        """Schema of real columns; None where nothing is asked for, an error of other kinds."""
+    def of_parts(
+        cls,
+        columns: Any,
+        names: Sequence[str | int],
+        infer: Callable[[Any], "Schema"],
+        *,
+        framed: bool,
+    ) -> "Schema | None":
+        """Schema of rows that are read in parts; None of numbers of which nothing is asked.
+
+        It is what `infer` finds where kinds or labels are open: `framed` parts have dtypes.
+        """
         asked = asked_kinds(columns, names)
-        for number, kind in asked.items():
-            if not isinstance(kind, Real):
-                raise ValueError(
-                    f"column {names[number]!r} is {kind}, but rows in chunks, large arrays and "
-                    "Dask collections have real columns only; fit a data frame or an array in "
-                    "memory"
-                )
+        plain = len(asked) == len(names) and all(isinstance(k, Real) for k in asked.values())
+        is_open = framed and columns is not None and not plain
+        if is_open or any(kind == Category() for kind in asked.values()):
+            return infer(columns)
         if not asked:
             return None
         return cls(tuple(Column(name, asked.get(k, Real())) for k, name in enumerate(names)))
 
-    def encode(self, X: Any) -> Array:
-        """Numbers of shape (n, d) from a table; NaN for gaps."""
+    def encode(self, X: Any, first: int = 0) -> Array:
+        """Numbers of shape (n, d) from a table; NaN for gaps. Messages count rows from `first`."""
         given, library = read_columns(X)
         if library is not None and isinstance(self.columns[0].name, str):
             have = {values.name: values for values in given}
@@ -218,12 +231,12 @@ class Schema:
                 f"{_few(self.names)}"
             )
         pairs = zip(self.columns, given, strict=True)
-        return np.stack([column.encode(values) for column, values in pairs], axis=1)
+        return np.stack([column.encode(values, first) for column, values in pairs], axis=1)
 
-    def check(self, rows: Array) -> None:
+    def check(self, rows: Array, first: int = 0) -> None:
         """Reject numbers of shape (n, d) that their columns cannot have."""
         for column, values in zip(self.columns, rows.T, strict=True):
-            column.check(values)
+            column.check(values, first)
 
     def decode(self, X: Array, like: str | None = None) -> Any:
         """Table from numbers of shape (n, d); of another library, where one is named."""

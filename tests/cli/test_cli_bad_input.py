@@ -97,10 +97,6 @@ CALLS = {
         ["fit", "{dir}/words.parquet", "--header", "-o", "{dir}/m"],
         "is not text, so header does not apply",
     ),
-    "words in a stream": (
-        ["fit", "{dir}/words.parquet", "-o", "{dir}/m", "--stream"],
-        "columns are not numeric: t, u",
-    ),
     "kind": (
         ["fit", "{data}", "-o", "{dir}/m", "--column", "x=text"],
         "column 'x': 'text' is not a kind of column; take real, periodic",

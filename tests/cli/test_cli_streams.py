@@ -155,3 +155,24 @@ def test_a_termination_leaves_nothing_of_standard_input(tmp_path):
             process.kill()
     assert [*held.iterdir()] == []
     assert {item.name for item in tmp_path.iterdir()} == {"held"}
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("how", ["asked", "large"])
+def test_text_and_gaps_stream(suffix, how, qaffde, frame, write, tmp_path, monkeypatch):
+    """Files of text that are larger than the threshold are not read into memory."""
+    table = frame.assign(city=np.where(frame["x"] > 0, "Cali", "Bogotá"))
+    table.loc[::7, "city"] = None
+    table.loc[::9, "y"] = np.nan
+    data = write(table, tmp_path / f"data{suffix}")
+    module = sys.modules["qaffde.cli.fit"]
+    monkeypatch.setattr(module, "STREAM_BYTES", 1000 if how == "large" else 1 << 28)
+    extra = ["--stream"] if how == "asked" else ["--method", "qaffde"]
+    done = qaffde("fit", data, "-o", tmp_path / "m", "--missing", "keep", "--json", *extra)
+    assert done.code == 0, done.err
+    assert done.json["streamed"] is True
+    assert done.json["kinds"] == ["real", "real", "category of 2: Bogotá, Cali"]
+    model = load(tmp_path / "m")
+    whole = QAFFDE(random_state=0).fit(table)
+    np.testing.assert_allclose(model.score_samples(table), whole.score_samples(table), atol=1e-9)

@@ -43,7 +43,7 @@ def work(folder):
     (folder / f"threads.{peers.rank}").write_text("\n".join(threads))
 
 
-def launch(folder):
+def launched(work, folder):
     """``torchrun --standalone --nproc_per_node 2``, but forked: nothing is imported again."""
     config = LaunchConfig(
         min_nodes=1,
@@ -71,7 +71,7 @@ def together(rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     np.save(folder / "X.npy", rows[0])
     np.save(folder / "weight.npy", rows[1])
-    process = get_context("fork").Process(target=launch, args=[folder])
+    process = get_context("fork").Process(target=launched, args=[work, folder])
     process.start()
     process.join(600)
     assert process.exitcode == 0

@@ -247,9 +247,3 @@ def test_bad_tables_are_refused_with_a_sentence(message):
     options, rows = BAD[message]
     with pytest.raises(ValueError, match=message):
         QAFFDE(**options).fit(rows)
-
-
-def test_kinds_need_rows_in_memory():
-    blocks = iter([X[:100], X[100:]])
-    with pytest.raises(ValueError, match="rows in chunks, large arrays and Dask"):
-        QAFFDE(columns={0: "integer"}).fit(blocks)

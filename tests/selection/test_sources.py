@@ -294,7 +294,7 @@ def test_columns_of_a_data_set_are_checked(tmp_path):
     table = pa.table({"a": [1.0, 2.0], "word": ["x", "y"]})
     parquet.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="not numeric: word"):
-        chunks(tmp_path / "t.parquet")
+        QAFFDE(columns=None).fit(tmp_path / "t.parquet")
     with pytest.raises(ValueError, match="no column 'b'"):
         chunks(tmp_path / "t.parquet", columns=["a", "b"])
     with pytest.raises(ValueError, match="no column but that of the weights"):

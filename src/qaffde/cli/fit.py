@@ -88,7 +88,7 @@ def fit(
     with open_data(data, header=header) as table, progress() as report:
         names, weight_name = pick_columns(table, columns or None, weights)
         kinds = parse_kinds(column, names)
-        schema = infer_schema(table, names, kinds) if table.named and not stream else None
+        schema = infer_schema(table, names, kinds) if table.named else None
         rows = TableChunks(
             table, names, weight_name, missing=missing, progress=report, schema=schema
         )
@@ -103,8 +103,7 @@ def fit(
             time_limit=time_limit,
             random_state=seed,
         )
-        plain = schema is None or schema.is_real
-        most = STREAM_BYTES if stream is None and method == "qaffde" and plain else math.inf
+        most = STREAM_BYTES if stream is None and method == "qaffde" else math.inf
         whole = None if stream else rows.collect(most)
         X, weight = (rows, None) if whole is None else (rows.frame(whole[0]), whole[1])
         weight = weight if weights else None

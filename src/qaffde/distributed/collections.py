@@ -25,8 +25,10 @@ from qaffde.distributed.partitions import (
 )
 from qaffde.estimators.base import DensityEstimator, declare_columns
 from qaffde.estimators.qaffde import QAFFDE
+from qaffde.frames import is_date
+from qaffde.kinds import Real
 from qaffde.parameters import check_count, holds_numbers
-from qaffde.schema import Schema
+from qaffde.schema import Column, Schema, asked_kinds
 
 Model = TypeVar("Model", bound=QAFFDE)
 
@@ -74,8 +76,10 @@ def fit(
         check_count("sample_partitions", sample_partitions)
     source = DaskSource(X, sample_weight, client=client, sample_partitions=sample_partitions)
     if sample_partitions is not None:
-        schema = Schema.of_reals(model.columns, source.names or range(source.n_columns))
-        ends = None if schema is None else schema.ends
+        asked = asked_kinds(model.columns, source.names or range(source.n_columns))
+        kinds = [asked.get(k, Real()) for k in range(source.n_columns)]
+        schema = Schema(tuple(Column(k, kind) for k, kind in enumerate(kinds)))
+        ends = schema.ends if schema.is_real else None
         open_box = model.base_measure == "box" or ends is not None
         if open_box and not holds_numbers(ends):
             raise ValueError(
@@ -146,13 +150,21 @@ def log_densities(
     names = None if partition_info is None else [str(name) for name in rows.columns]
     found = np.empty(0)
     if len(rows):  # a partition may have none
-        as_block(rows, None, number, names)
+        if not _takes_gaps(model):
+            as_block(rows, None, number, names)
         found = with_number(number, model.score_samples, rows)
     if names is None:
         return found
     import pandas as pd
 
     return pd.Series(found, index=rows.index, name="log_density")
+
+
+def _takes_gaps(model: DensityEstimator) -> bool:
+    """Whether the fit was to a table with kinds of columns or gaps."""
+    if getattr(getattr(model, "plan_", None), "schema", None) is not None:
+        return True
+    return model.schema_ is not None and not model.schema_.is_real
 
 
 def sample(
@@ -174,7 +186,8 @@ def sample(
     chunks : int or sequence of int, default=100_000
         Rows of the chunks.
     as_frame : bool, default=False
-        Whether to return a data frame with the column names of the fit.
+        Whether to return a data frame with the column names, and dtypes, of the fit. Draws with
+        categories or dates are one always.
 
     Returns
     -------
@@ -191,12 +204,25 @@ def sample(
     d = int(model.n_features_in_)
     sizes = da.core.normalize_chunks((chunks, d), shape=(n_samples, d))[0]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=len(sizes))
+    schema = model.schema_
+    others = () if schema is None else (c.codes or is_date(c.dtype) for c in schema.columns)
+    if schema is not None and (as_frame or any(others)):
+        import dask.dataframe as dd
+
+        schema = replace(schema, library="pandas")
+        draw = import_dask().delayed(_framed_draws)
+        frames = [draw(shared, n, int(s), schema) for n, s in zip(sizes, seeds, strict=True)]
+        return dd.from_delayed(frames, meta=schema.decode(np.empty((0, d))))
     parts = [
         da.from_delayed(numbers(shared, n, int(seed)), shape=(n, d), dtype=np.float64)
         for n, seed in zip(sizes, seeds, strict=True)
     ]
     rows = da.concatenate(parts)
     return rows.to_dask_dataframe(columns=names) if as_frame else rows
+
+
+def _framed_draws(model: Any, n: int, seed: int, schema: Schema) -> Any:
+    return schema.decode(schema.encode(model.sample(n, random_state=seed)))
 
 
 def _numbers(model: Any, n: int, seed: int) -> NDArray[np.float64]:

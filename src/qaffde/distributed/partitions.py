@@ -12,12 +12,16 @@ import torch
 from torch import Tensor
 
 from qaffde.extras import import_extra
+from qaffde.frames import LOOKED_AT_ROWS, Look
+from qaffde.schema import Schema
 from qaffde.selection.sources import MANY_ROWS, TOO_FEW
 from qaffde.selection.summary import Check, Part, Source, Summary, Value, accept
 from qaffde.streams.blocks import Block, as_part, checked
 
 FAN_IN = 8
 """Parts that one task of the tree adds up."""
+FEWEST_LOOKED_AT = 1000
+"""Rows of each partition that tell kinds of columns, if there are many partitions."""
 
 
 def import_dask() -> Any:
@@ -49,11 +53,13 @@ def one_block_of_columns(X: Any) -> Any:
 
 
 def column_names(X: Any) -> list[str]:
-    """Names of the columns of a data frame, all of numbers."""
-    words = [str(name) for name, kind in X.dtypes.items() if kind.kind not in "iuf"]
-    if words:
-        raise ValueError(f"columns are not numeric: {', '.join(words)}; select others first")
+    """Names of the columns of a data frame."""
     return [str(name) for name in X.columns]
+
+
+def words_of(X: Any) -> list[str]:
+    """Names of the columns of a data frame that are not numbers."""
+    return [str(name) for name, kind in X.dtypes.items() if kind.kind not in "iuf"]
 
 
 def _weights(X: Any, weight: Any, n_parts: int) -> list[Any]:
@@ -93,16 +99,44 @@ class DaskSource(Source):
         minimum: int = 2,
         sample_partitions: int | None = None,
     ) -> None:
-        if is_array(X):
-            X = one_block_of_columns(X)
-            self.parts, self.names = X.to_delayed().ravel().tolist(), None
+        self.framed, self.gaps = not is_array(X), False
+        if self.framed:
+            self.parts, self.names, self.words = X.to_delayed(), column_names(X), words_of(X)
         else:
-            self.parts, self.names = X.to_delayed(), column_names(X)
+            X = one_block_of_columns(X)
+            self.parts, self.names, self.words = X.to_delayed().ravel().tolist(), None, []
         self.n_columns, self.client, self.minimum = int(X.shape[1]), client, minimum
         n = len(self.parts)
         self.weights = _weights(X, sample_weight, n)
         self.n_summarized = n if sample_partitions is None else min(sample_partitions, n)
         self.partly_seen = self.n_summarized < n
+
+    def infer(self, columns: Any) -> Schema | None:
+        """Schema for kinds that are asked for; text is refused where it cannot be a category."""
+        schema = super().infer(columns)
+        if self.words and not (schema is not None and schema.is_table):
+            raise ValueError(
+                f"columns are not numeric: {', '.join(self.words)}; select others first, or leave "
+                "columns and parameters of features at 'auto'"
+            )
+        return schema
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema by some partitions; by all of them where there is text, which has labels."""
+        n = len(self.parts)
+        some = range(n) if self.words or not self.framed else range(0, n, -(-n // FAN_IN))
+        delayed = import_dask().delayed
+        most = max(LOOKED_AT_ROWS // n, FEWEST_LOOKED_AT)
+        found = [delayed(look)(self.parts[k], k, most) for k in some]
+        seen = self._computed(tree(found, delayed(total)))
+        if seen is None:
+            raise ValueError(TOO_FEW)
+        return Schema.infer(seen, columns)
+
+    def settled(self, schema: Schema | None, *, gaps: bool) -> "DaskSource":
+        """The same source, whose partitions are encoded by a schema from now on."""
+        self.schema, self.gaps = schema, gaps
+        return self
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, or an estimate of it from some partitions."""
@@ -136,8 +170,11 @@ class DaskSource(Source):
         """Sum of a task over some partitions; None where they have no rows."""
         delayed = import_dask().delayed
         given, part = delayed(task, traverse=False), delayed(on_part)
-        found = [part(given, self.parts[k], self.weights[k], k, self.names) for k in some]
-        root = tree(found, delayed(total))
+        how = {"names": self.names, "schema": self.schema, "gaps": self.gaps}
+        found = [part(given, self.parts[k], self.weights[k], k, **how) for k in some]
+        return self._computed(tree(found, delayed(total)))
+
+    def _computed(self, root: Any) -> Any:
         return root.compute() if self.client is None else self.client.compute(root).result()
 
 
@@ -164,11 +201,14 @@ def total(found: Iterable[Any]) -> Any:
     return reduce(add, some) if some else None
 
 
-def on_part(
-    task: Callable[[Part], Any], rows: Any, weight: Any, number: int, names: list[str] | None
-) -> Any:
+def look(rows: Any, number: int, most: int) -> Look | None:
+    """Look at one partition, None if that has no rows; its errors name it."""
+    return with_number(number, Look.at, rows, most) if len(rows) else None
+
+
+def on_part(task: Callable[[Part], Any], rows: Any, weight: Any, number: int, **how: Any) -> Any:
     """Result of a task on one partition, None if that has no rows; its errors name it."""
-    block = as_block(rows, weight, number, names)
+    block = as_block(rows, weight, number, **how)
     if not len(block.weight):
         return None
     part = torch.from_numpy(block.rows), torch.from_numpy(block.weight), block.number
@@ -183,7 +223,19 @@ def with_number(number: int, function: Callable[..., Any], *args: Any) -> Any:
         raise ValueError(f"partition {number}: {error}") from None
 
 
-def as_block(rows: Any, weight: Any, number: int, names: Sequence[str] | None) -> Block:
-    """Rows of a partition, checked."""
+def as_block(
+    rows: Any,
+    weight: Any,
+    number: int,
+    names: Sequence[str] | None,
+    schema: Schema | None = None,
+    *,
+    gaps: bool = False,
+) -> Block:
+    """Rows of a partition, encoded by a schema, if there is one, and checked."""
     where = f"partition {number}"
-    return checked(*as_part(rows, weight, where), 0, names, f"{where}: ")
+    if schema is not None:
+        rows = with_number(number, schema.encode, rows)
+        if not schema.is_real:
+            with_number(number, schema.check, rows)
+    return checked(*as_part(rows, weight, where), 0, names, f"{where}: ", gaps=gaps)

@@ -3,13 +3,20 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import add
 from typing import Any, TypeVar
 
+import numpy as np
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401 (before there is a group, which it would keep)
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import _get_feature_names
 
+from qaffde.estimators.base import wishes_of
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
+from qaffde.frames import Look, as_frame
+from qaffde.schema import Schema
 from qaffde.selection.sources import as_source
 from qaffde.selection.summary import MemorySource
 from qaffde.training.run import ALONE, Peers
@@ -71,7 +78,7 @@ def fit_shard(model: Model, X: ArrayLike, sample_weight: ArrayLike | None = None
     ----------
     model : QAFFDESGD
         Is fitted and returned; with the same parameters in every process.
-    X : array-like of shape (n, d)
+    X : array-like of shape (n, d), or a data frame
         The rows of this process.
     sample_weight : array-like of shape (n,), optional
     """
@@ -86,11 +93,24 @@ def fit_shard(model: Model, X: ArrayLike, sample_weight: ArrayLike | None = None
     if model.training is not None and model.training.checkpoint is not None:
         raise ValueError("several processes keep no checkpoint; leave it out of training")
 
+    columns, gaps = wishes_of(model)
+    names = _get_feature_names(X)
+
+    def inferred(columns: Any) -> Schema:
+        looks = peers.gather(lambda: Look.at(X))
+        return Schema.infer(reduce(add, looks), columns)
+
     def shard() -> MemorySource:
-        source = as_source(X, sample_weight, minimum=2)
+        source = as_source(X, sample_weight, minimum=2, schema=schema, gaps=gaps)
         assert isinstance(source, MemorySource)
+        if schema is not None and not schema.is_real:
+            schema.check(source.part[0].numpy())
         return source
 
+    schema = None if model.plan is None else model.plan.schema
+    if schema is None:
+        found = range(np.shape(X)[1]) if names is None else list(names)
+        schema = Schema.of_parts(columns, found, inferred, framed=as_frame(X) is not None)
     source = peers.together(shard)
     source.peers = peers
     return model.fit(source)

@@ -106,6 +106,12 @@ def training_of(model: Any) -> TrainingConfig:
     return config
 
 
+def wishes_of(model: "DensityEstimator") -> tuple[Any, bool]:
+    """Kinds of columns that a model asks for, and whether it takes gaps."""
+    tags: Any = model.__sklearn_tags__()
+    return model._kinds(), bool(tags.input_tags.allow_nan)
+
+
 def read_numbers(
     model: Any,
     X: Any,
@@ -272,8 +278,7 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
                 f"fewer than two rows have {what} sample_weight; a density needs at least two"
             )
         if reset:
-            is_table = schema is not None and not (schema.library is None and schema.is_real)
-            self.schema_ = schema if is_table else None
+            self.schema_ = schema if schema is not None and schema.is_table else None
         if not kept.all():
             rows, weight = rows[kept], weight[kept]
         return torch.tensor(rows), torch.tensor(weight), schema
@@ -308,11 +313,13 @@ class DensityEstimator(DensityMixin, BaseEstimator, ABC):
             rows, weight, schema = self._validated(X, sample_weight, minimum=minimum, reset=reset)
             return MemorySource(rows, weight, schema=schema)
         declare_columns(self, X.n_columns, X.names, reset=reset)
-        if X.schema is None:
-            names = range(X.n_columns) if X.names is None else X.names
-            X.schema = Schema.of_reals(self._kinds(), list(names))
-        if reset:
-            self.schema_ = None
+        if not reset:
+            return X.settled(self.schema_, gaps=self.plan_.schema is not None)
+        plan = getattr(self, "plan", None)
+        schema = plan.schema if isinstance(plan, Plan) else None
+        schema = X.infer(wishes_of(self)[0]) if schema is None else schema
+        X = X.settled(schema, gaps=wishes_of(self)[1])
+        self.schema_ = schema if schema is not None and schema.is_table else None
         return X
 
 

@@ -119,8 +119,11 @@ def fit(
     source = X if isinstance(X, Source) else as_chunks(X, sample_weight)
     rows, weight = X, sample_weight
     if source is not None:
-        sample = as_source(source).rows(generator.initial_seed())
+        encoded = as_source(source, columns=columns)
+        sample = encoded.rows(generator.initial_seed())
         rows, weight = (tensor.numpy() for tensor in sample)
+        if encoded.schema is not None and encoded.schema.is_table:
+            rows = encoded.schema.decode(rows)
         is_spent = isinstance(source, Chunks) and not source.again
         X, sample_weight = (rows, weight) if is_spent else (source, None)
     table = as_frame(rows)

@@ -254,7 +254,7 @@ class QAFFDE(PlanMixin, BornEstimator):
         asked = self.verbose or self.time_limit is not None
         run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
         summary = source.summarize(seed, partial(check_inside, spec.ends(d)), brief=spec.is_given)
-        if more or source.partly_seen:
+        if summary.is_plain and (more or source.partly_seen):
             spec = spec.opened(d)
         return self._select(summary, spec, seed, run)
 

@@ -318,7 +318,10 @@ class Plan:
             return Z
         row = int(outside.nonzero()[0, 0])
         if X[outside].isnan().any():
-            raise ValueError(f"{NOT_PLAIN}, first in row {number[row]}; fit without plan")
+            raise ValueError(
+                f"{NOT_PLAIN}, first in row {number[row]}; fit without plan or, where rows are "
+                "read once, begin with some that have gaps"
+            )
         ends = self.location + self.scale * reach
         ends = ends if self.columns is None else MapTable.of(self.columns).inverse(ends)
         raise ValueError(

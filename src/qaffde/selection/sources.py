@@ -44,7 +44,22 @@ class ChunkSource(Source):
     def __init__(self, chunks: Chunks, minimum: int = 2, max_rows: int = SAMPLE_ROWS) -> None:
         self.chunks, self.minimum, self.max_rows = chunks, minimum, max_rows
         self.n_columns, self.names = chunks.n_columns, chunks.names
+        self.framed, self.schema = chunks.framed, chunks.schema
         self.unread: Iterator[Block] | None = None
+
+    def infer(self, columns: Any) -> Schema | None:
+        """Schema for kinds that are asked for; None of numbers of which nothing is asked."""
+        return self.chunks.infer(columns)
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the rows, which stay unread, with kinds that are asked for."""
+        return self.chunks.inferred(columns)
+
+    def settled(self, schema: Schema | None, *, gaps: bool) -> "ChunkSource":
+        """The same source, which reads rows by a schema from now on."""
+        self.chunks.settle(schema, gaps=gaps)
+        self.schema = schema
+        return self
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, or of the first ones of those that can be read once."""
@@ -113,8 +128,8 @@ def summarize(
         :class:`qaffde.distributed.DaskSource`.
     sample_weight : array-like of shape (n,), optional
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default=None
-        Kinds of the columns of a table in memory, which may have gaps then, as in
-        :class:`qaffde.QAFFDE`. By default all are real and none has a gap.
+        Kinds of the columns of a table, which may have gaps then, as in :class:`qaffde.QAFFDE`. By
+        default all are real and none has a gap.
     random_state : int, RandomState instance or None, default=None
         Of the sample.
     max_rows : int, default=100_000
@@ -133,8 +148,8 @@ def summarize(
     (500, True)
     """
     seed = generator_from(random_state).initial_seed()
-    schema = None if columns is None else Schema.infer(X, columns)
-    return as_source(X, sample_weight, max_rows=max_rows, schema=schema).summarize(seed)
+    source = as_source(X, sample_weight, max_rows=max_rows, columns=columns)
+    return source.summarize(seed)
 
 
 def as_source(
@@ -143,20 +158,29 @@ def as_source(
     *,
     minimum: int = 1,
     max_rows: int = SAMPLE_ROWS,
+    columns: Any = None,
     schema: Schema | None = None,
+    gaps: bool | None = None,
 ) -> Source:
-    """Source of rows that need no check by an estimator; a schema encodes those in memory."""
-    if isinstance(X, Source):
-        return X
-    chunks = as_chunks(X, sample_weight)
-    if chunks is not None:
-        return ChunkSource(chunks, minimum, max_rows)
+    """Source of rows that need no check by an estimator.
+
+    They are encoded by a schema, or by one of their own with kinds of `columns` that are asked
+    for; they may have `gaps` then, if it does not say otherwise.
+    """
+    gaps = (schema is not None or columns is not None) if gaps is None else gaps
+    source: Source | None = X if isinstance(X, Source) else None
+    if source is None and (chunks := as_chunks(X, sample_weight)) is not None:
+        source = ChunkSource(chunks, minimum, max_rows)
+    if source is not None:
+        return source.settled(schema or source.infer(columns), gaps=gaps)
+    if schema is None and columns is not None:
+        schema = Schema.infer(X, columns)
     names = _get_feature_names(X)
     rows = np.ascontiguousarray(X if schema is None else schema.encode(X), dtype=np.float64)
     if rows.ndim != 2:
         raise ValueError(f"rows must be of shape (n, d), got {rows.shape}")
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, float)
-    block = checked(rows, weight, 0, names, gaps=schema is not None)
+    block = checked(rows, weight, 0, names, gaps=gaps)
     check_enough(len(block.weight), minimum)
     values = torch.tensor(block.rows), torch.tensor(block.weight)
     return MemorySource(*values, names=names, max_rows=max_rows, schema=schema)

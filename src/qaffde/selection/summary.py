@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.schema import Schema
+from qaffde.schema import Schema, asked_kinds
 from qaffde.training.closed_form import effective_count, joint_count
 from qaffde.training.run import ALONE, Peers
 
@@ -82,7 +82,8 @@ class Moments:
         share, step = other.weight / weight, other.mean - self.mean
         between, gaps = share * (1 - share) * step[:, None] * step, self.gaps + other.gaps
         lower, upper = torch.stack([self.ends, other.ends], 1)
-        known = ((other.weight - other.gaps) / (weight - gaps)) if gaps.any() else share
+        seen = (weight - gaps).clamp(min=1e-300)
+        known = (other.weight - other.gaps) / seen if gaps.any() else share
         return Moments(
             self.n + other.n,
             weight,
@@ -233,6 +234,8 @@ class Source(ABC):
         Whether the summary has seen only some of the rows.
     peers : Peers
         Processes that hold other rows of the same fit.
+    framed : bool
+        Whether rows have dtypes that tell kinds of columns.
     schema : Schema or None
         Kinds of the columns, whose values are encoded by it; without one all are real.
     """
@@ -242,7 +245,21 @@ class Source(ABC):
     max_rows = SAMPLE_ROWS
     partly_seen = False
     peers: Peers = ALONE
+    framed = False
     schema: Schema | None = None
+
+    def infer(self, columns: Any) -> Schema | None:
+        """Schema for kinds that are asked for; None of numbers of which nothing is asked."""
+        names: Sequence[str | int] = range(self.n_columns) if self.names is None else self.names
+        return Schema.of_parts(columns, names, self.inferred, framed=self.framed)
+
+    @abstractmethod
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the rows with kinds that are asked for."""
+
+    @abstractmethod
+    def settled(self, schema: Schema | None, *, gaps: bool) -> "Source":
+        """The source whose rows are encoded by a schema; NaN may be `gaps`."""
 
     @property
     def ends(self) -> Any:
@@ -285,6 +302,23 @@ class MemorySource(Source):
         self.part: Part = rows, weight, range(len(rows))
         self.n_columns, self.names = rows.shape[1], names
         self.max_rows, self.peers, self.schema = max_rows, peers, schema
+
+    def infer(self, columns: Any) -> Schema | None:
+        """The schema that encoded the rows, or one for kinds that are asked for."""
+        return super().infer(columns) if self.schema is None else self.schema
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the rows of this process."""
+        names: Sequence[str | int] = range(self.n_columns) if self.names is None else self.names
+        return Schema.infer(self.part[0].numpy(), asked_kinds(columns, names))
+
+    def settled(self, schema: Schema | None, *, gaps: bool) -> Source:
+        """The rows, encoded by a schema if they were not."""
+        if schema is None or self.schema is not None:
+            return self
+        rows, weight, _ = self.part
+        rows = torch.from_numpy(schema.encode(rows.numpy()))
+        return MemorySource(rows, weight, self.names, self.max_rows, self.peers, schema)
 
     def summarize(self, seed: int, check: Check = accept, *, brief: bool = False) -> Summary:
         """Summary of all rows, those of the peers included."""

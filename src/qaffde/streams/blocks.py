@@ -2,12 +2,18 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from qaffde.frames import LOOKED_AT_ROWS, Look
+from qaffde.schema import Schema
 
 Array = NDArray[np.float64]
 Part = tuple[Array, Array]
@@ -38,12 +44,27 @@ class Chunks(ABC):
     names: list[str] | None = None  # of the columns, where the source has any
     again = True  # whether the rows can be read more than once
     progress: Progress | None = None  # told of every block
+    framed = False  # whether parts have dtypes that tell kinds of columns
+    schema: Schema | None = None  # by which tables become numbers
     has_gaps = False  # whether NaN stands for values that are missing
     n_seen: int | None = None  # rows of the first pass of a fit, which all others must have
 
     @abstractmethod
     def read(self) -> Iterator[Part]:
         """Rows and weights from the first row on, in parts of any size."""
+
+    @abstractmethod
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the rows, which stay unread, with kinds that are asked for."""
+
+    def infer(self, columns: Any) -> Schema | None:
+        """Schema for kinds that are asked for; None of numbers of which nothing is asked."""
+        names: Sequence[str | int] = self.names or range(self.n_columns)
+        return Schema.of_parts(columns, names, self.inferred, framed=self.framed)
+
+    def settle(self, schema: Schema | None, *, gaps: bool) -> None:
+        """Read rows by a schema from now on; NaN may be `gaps`."""
+        self.schema, self.has_gaps = schema, gaps
 
     def blocks(self, what: str = "reading") -> Iterator[Block]:
         """Rows in blocks of one size, so that the chunks they came in change no result.
@@ -53,6 +74,8 @@ class Chunks(ABC):
         """
         first = 0
         for rows, weight in reblocked(self.read(), block_size(self.n_columns)):
+            if self.schema is not None and not self.schema.is_real:
+                self.schema.check(rows, first)
             yield checked(rows, weight, first, self.names, gaps=self.has_gaps)
             first += len(rows)
             if self.progress is not None:
@@ -78,6 +101,21 @@ class Chunks(ABC):
         rows = "rows" if self.n_rows is None else f"{self.n_rows:,} rows"
         times = "" if self.again else ", to be read once"
         return f"<Chunks of {rows} by {self.n_columns} columns{times}>"
+
+
+def schema_of_parts(tables: Generator[Any], columns: Any, *, again: bool) -> Schema:
+    """Schema by the first rows and, if they can be read `again`, the labels of all."""
+    with closing(tables):
+        looks = map(Look.at, tables)
+        look = next(looks, None)
+        if look is None:
+            raise ValueError("the table has no rows")
+        while look.n_rows < LOOKED_AT_ROWS and (more := next(looks, None)) is not None:
+            look += more
+        schema = Schema.infer(look, columns)  # refuses text that names each row
+        if again and any(look.words):
+            schema = Schema.infer(reduce(add, looks, look), columns)
+        return schema
 
 
 def block_size(d: int) -> int:
@@ -154,13 +192,14 @@ def checked(
     *,
     gaps: bool = False,
 ) -> Block:
-    """Block of rows without those whose weight is zero.
+    """Block of rows without those whose weight is zero, or that have no value.
 
     Rows that are not finite are rejected, but for NaN if they may have `gaps`, and so are weights
     that are not finite or are negative. Messages begin with `where` and name the first such row,
     counted from `first`.
     """
-    good = np.isfinite(rows) | (np.isnan(rows) & gaps)
+    missing = np.isnan(rows)
+    good = np.isfinite(rows) | (missing & gaps)
     if not good.all():
         row, column = np.argwhere(~good)[0]
         name = str(column) if names is None else repr(names[column])
@@ -175,7 +214,8 @@ def checked(
             f"{where}row {first + row} has the weight {weight[row]:g}; weights are finite and not "
             "negative"
         )
-    if weight.all():
+    weighs = (weight > 0) & ~missing.all(1)
+    if weighs.all():
         return Block(rows, weight, range(first, first + len(rows)))
-    kept = np.flatnonzero(weight)
+    kept = np.flatnonzero(weighs)
     return Block(rows[kept], weight[kept], (first + kept).tolist())

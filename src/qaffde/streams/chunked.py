@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qaffde.frames import as_frame
 from qaffde.schema import Schema
 from qaffde.streams import blocks, files
 from qaffde.streams.blocks import Array, Block, Chunks, Part, Progress
 from qaffde.streams.names import find_columns, framed, names_of
-from qaffde.streams.schemas import encode_batch
+from qaffde.streams.schemas import encode_batch, infer_schema
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
 Missing = str | Callable[[Array], Array]
@@ -24,9 +26,10 @@ Missing = str | Callable[[Array], Array]
 class TableChunks(Chunks):
     """Columns of a file, all of them numbers unless a schema says how they become numbers.
 
-    `weights` is the column of weights; rows without one are left out. Of rows that lack a value,
-    `missing` says whether an error names the first ("error"), they are left out ("drop"), means of
-    columns or a callable fill them ("impute"), or they stay as NaN ("keep").
+    A fit infers the schema if none is given. `weights` is the column of weights; rows without one
+    are left out. Of rows that lack a value, `missing` says whether an error names the first
+    ("error"), they are left out ("drop"), means of columns or a callable fill them ("impute"), or
+    they stay as NaN ("keep").
     """
 
     def __init__(
@@ -44,18 +47,36 @@ class TableChunks(Chunks):
                 f"missing={missing!r} is not known; choose error, drop, impute or keep"
             )
         self.table, self.columns, self.missing = table, list(columns), missing
-        self.progress, self.schema, self.has_gaps = progress, schema, missing == "keep"
+        self.progress, self.framed = progress, table.named
+        self.given, self.schema, self.has_gaps = schema, schema, missing == "keep"
         self.weights = [] if weights is None else [weights]
         self.names = self.columns if table.named else None
         self.n_columns, self.n_rows = len(columns), table.n_rows
         self.n_read = self.n_kept = self.n_missing = 0  # rows and values in the last pass
-        numbers = {*table.numeric}
-        wanted = self.weights if schema else [*self.weights, *self.columns]
+        self._check_numeric(self.weights)
+
+    def _check_numeric(self, wanted: Sequence[str]) -> None:
+        table, numbers = self.table, {*self.table.numeric}
         words = [name for name in wanted if name not in numbers]
         if words:
             hint = f"columns={','.join(table.numeric[:12])}" if table.numeric else "other data"
             plural = "column is" if len(words) == 1 else "columns are"
             raise DataError(f"{table.label}: {plural} not numeric: {', '.join(words)}; try {hint}")
+
+    def infer(self, columns: Any) -> Schema | None:
+        """The schema that was given, or that of the file."""
+        return super().infer(columns) if self.given is None else self.given
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the file."""
+        schema = infer_schema(self.table, self.columns, columns)
+        if self.table.named:
+            return schema
+        return Schema(tuple(replace(column, name=k) for k, column in enumerate(schema.columns)))
+
+    def settle(self, schema: Schema | None, *, gaps: bool) -> None:
+        """Read rows by a schema from now on; NaN are `gaps` where missing values are kept."""
+        super().settle(schema, gaps=gaps and self.missing == "keep")
 
     def frame(self, X: Array) -> Any:
         """Rows that were read as a table, if they have names and are ones that it can have."""
@@ -82,14 +103,15 @@ class TableChunks(Chunks):
                     "missing=drop, missing=impute or missing=keep"
                 )
             weight = np.where(gaps[:, d:], 0, values[:, d:]).ravel()
+            weight = weight if self.weights else np.ones(len(values))
             blocks.checked(values[:, :d], weight, first, self.columns, f"{label}: ", gaps=True)
             keep = ~np.any(gaps if self.missing == "drop" else gaps[:, d:], axis=1)
             rows = np.ascontiguousarray(values[keep, :d])
             self.n_read, self.n_kept = self.n_read + len(keep), self.n_kept + len(rows)
             self.n_missing += int(gaps.sum())
             yield Block(
-                rows if self.has_gaps or not np.isnan(rows).any() else self._fill(rows),
-                weight[keep] if self.weights else np.ones(len(rows)),
+                rows if self.missing == "keep" or not np.isnan(rows).any() else self._fill(rows),
+                weight[keep],
                 (first + np.flatnonzero(keep)).tolist(),
                 table if keep.all() else table.filter(pa.array(keep)),
             )
@@ -98,12 +120,15 @@ class TableChunks(Chunks):
             raise DataError(f"{label} has no row{without}")
 
     def _values(self, *others: str) -> Iterator[tuple[Any, Array]]:
-        table, numbers = self.table, {*self.columns, *self.weights}
+        if self.schema is None:
+            self._check_numeric(self.columns)
+        table, numbers, first = self.table, {*self.columns, *self.weights}, 0
         wanted = numbers | {*others}
         columns = [name for name in table.names if name in wanted]
         for batch in table.read(columns, numbers & {*table.numeric}):
-            rows = encode_batch(self.schema, batch.select(self.columns), table.label)
+            rows = encode_batch(self.schema, batch.select(self.columns), table.label, first)
             weights = files.matrix(batch.select(self.weights))
+            first += len(rows)
             yield batch, np.concatenate([rows, weights], axis=1)
 
     def _fill(self, rows: Array) -> Array:
@@ -180,9 +205,10 @@ def chunks(
         Columns of a file by name, number or range, ``["0-3"]``; all but the weights by default.
     weights : str or array-like of shape (n,), optional
         Column of weights of a file; for an array, the weights.
-    missing : {"error", "drop", "impute"} or callable, default="error"
-        What becomes of rows of a file that lack a value: an error, they are left out, or the mean
-        of the column is filled in; a callable returns rows that have NaN filled in.
+    missing : {"error", "drop", "impute", "keep"} or callable, default="error"
+        What becomes of rows of a file that lack a value: an error, they are left out, the mean of
+        the column is filled in, or they have gaps, as rows of arrays and chunks have; a callable
+        returns rows that have NaN filled in.
     progress : bool or callable, default=False
         True prints a line every five seconds; a function is called after each block with what is
         being done, the rows done and the rows in all, or None where only reading tells.
@@ -277,9 +303,16 @@ class ArrayChunks(Chunks):
 
     def read(self) -> Iterator[Part]:
         """Blocks of rows."""
-        for parts in files.blocks_of([self.X, self.weight], blocks.block_size(self.n_columns)):
-            rows, weight = (np.array(part, dtype=np.float64, order="C") for part in parts)
-            yield rows, weight
+        first, size = 0, blocks.block_size(self.n_columns)
+        for part, weight in files.blocks_of([self.X, self.weight], size):
+            rows = part if self.schema is None else self.schema.encode(part, first)
+            first += len(rows)
+            yield np.array(rows, dtype=np.float64, order="C"), np.array(weight, dtype=np.float64)
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the array."""
+        parts = files.blocks_of([self.X], blocks.block_size(self.n_columns))
+        return blocks.schema_of_parts((part for (part,) in parts), columns, again=True)
 
 
 class IterableChunks(Chunks):
@@ -294,28 +327,78 @@ class IterableChunks(Chunks):
         head = next(source, None)
         if head is None:
             raise ValueError("the source has no chunks; an iterator can be read once only")
-        rows, _, self.names = _part(head, 0)
-        self.n_columns = rows.shape[1]
+        table, _ = _pair(head, 0)
+        self.framed, self.names = as_frame(table) is not None, names_of(table)
+        self.n_columns = _n_columns(table, 0)
         self.source: Iterator[Any] | None = None if again else chain([head], source)
 
     def read(self) -> Iterator[Part]:
         """Chunks as they come; those of an iterator are gone afterwards."""
-        source = self.make() if self.source is None else self.source
+        source, first = self.make() if self.source is None else self.source, 0
         if not self.again:
             self.source = iter(())
+        for number, table, weight in self._pairs(source):
+            rows = self._numbers(table, number, first)
+            part = blocks.as_part(rows, weight, f"chunk {number}")
+            first += len(rows)
+            if len(rows):
+                yield part
+
+    def inferred(self, columns: Any) -> Schema:
+        """Schema of the chunks."""
+        return blocks.schema_of_parts(self._tables(), columns, again=self.again)
+
+    def _tables(self) -> Generator[Any]:
+        """Chunks that are not empty; those of an iterator stay unread."""
+        held: list[Any] = []
+        source = iter(self.make() if self.source is None else self.source)
+
+        def seen() -> Iterator[Any]:
+            for chunk in source:
+                if not self.again:
+                    held.append(chunk)
+                yield chunk
+
+        try:
+            for _, table, _ in self._pairs(seen()):
+                if len(table):
+                    yield table
+        finally:
+            if not self.again:
+                self.source = chain(held, source)
+
+    def _pairs(self, source: Iterable[Any]) -> Iterator[tuple[int, Any, Any]]:
+        """Numbers, tables and weights of chunks, which have the same columns."""
         for number, chunk in enumerate(source):
-            rows, weight, names = _part(chunk, number)
-            if rows.shape[1] != self.n_columns or names != self.names:
+            table, weight = _pair(chunk, number)
+            names, n_columns = names_of(table), _n_columns(table, number)
+            if n_columns != self.n_columns or names != self.names:
                 raise ValueError(
-                    f"chunk {number} has the columns {names or rows.shape[1]}, but the first one "
+                    f"chunk {number} has the columns {names or n_columns}, but the first one "
                     f"has {self.names or self.n_columns}; give all chunks the same"
                 )
-            if len(rows):
-                yield rows, weight
+            yield number, table, weight
+
+    def _numbers(self, table: Any, number: int, first: int) -> Any:
+        """A chunk by the schema, if there is one."""
+        if not len(table):
+            return np.empty((0, self.n_columns))
+        try:
+            return table if self.schema is None else self.schema.encode(table, first)
+        except ValueError as error:
+            raise ValueError(f"chunk {number}: {error}") from None
 
 
-def _part(chunk: Any, number: int) -> tuple[Array, Array, list[str] | None]:
-    """Rows, weights and names of a chunk."""
+def _n_columns(table: Any, number: int) -> int:
+    """Number of the columns of a chunk."""
+    shape = table.shape if hasattr(table, "shape") else np.shape(table)
+    if len(shape) != 2:
+        raise ValueError(f"chunk {number} must have the shape (n, d), got {shape}")
+    return int(shape[1])
+
+
+def _pair(chunk: Any, number: int) -> tuple[Any, Any]:
+    """Rows and weights of a chunk."""
     weight = None
     if isinstance(chunk, tuple):
         if len(chunk) != 2:
@@ -323,6 +406,5 @@ def _part(chunk: Any, number: int) -> tuple[Array, Array, list[str] | None]:
                 f"chunk {number} is a tuple of {len(chunk)}; a pair is (rows, weights)"
             )
         chunk, weight = chunk
-    if type(chunk).__module__.startswith("pyarrow."):
-        chunk = chunk.to_pandas()
-    return *blocks.as_part(chunk, weight, f"chunk {number}"), names_of(chunk)
+    is_arrow = type(chunk).__module__.startswith("pyarrow.")
+    return chunk.to_pandas() if is_arrow else chunk, weight

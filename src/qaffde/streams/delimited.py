@@ -56,6 +56,7 @@ def open_text(
                 text.ConvertOptions(
                     column_types=types,
                     null_values=sorted(MISSING),
+                    strings_can_be_null=True,
                     include_columns=columns,
                 ),
             )

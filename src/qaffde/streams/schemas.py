@@ -1,39 +1,38 @@
 """Schemas of files: kinds of their columns, and batches of rows as numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from qaffde.frames import as_frame, is_date
+from qaffde.frames import LOOKED_AT_ROWS, as_frame, is_date
 from qaffde.kinds import Category, Integer
-from qaffde.schema import Schema
+from qaffde.schema import Schema, asked_kinds
 from qaffde.streams.blocks import Array
 from qaffde.streams.files import matrix
 from qaffde.streams.names import framed
 from qaffde.streams.table import DataError, Table, import_pyarrow
 
-LOOKED_AT_ROWS = 100_000
-"""Rows that tell the kinds of columns; categories are those of all rows."""
 
-
-def infer_schema(table: Table, columns: Sequence[str], kinds: Mapping[str, Any]) -> Schema:
-    """Schema of columns of a file, of which some have given kinds.
+def infer_schema(table: Table, columns: Sequence[str], kinds: Any) -> Schema:
+    """Schema of columns of a file, with kinds that are asked for as in `Schema.infer`.
 
     Text that is dates in ISO 8601 becomes days; other text, and bools, categories.
     """
     first = _dated(_first_rows(table, columns))
     try:
-        schema = Schema.infer(first.to_pandas(), dict(kinds))
+        schema = Schema.infer(first.to_pandas(), kinds)
     except ValueError as error:
         raise DataError(f"{table.label}: {error}") from None
     found, numbers = [], {*table.numeric}
-    for column in schema.columns:
+    asked = asked_kinds(kinds, schema.names)
+    for number, column in enumerate(schema.columns):
         if isinstance(column.kind, Integer) and column.dtype == "float64":
             column = replace(column, dtype="int64")  # of text, which was read as floats
         is_word = column.name not in numbers and isinstance(column.kind, Category)
-        if is_word and first.num_rows >= LOOKED_AT_ROWS:
+        is_open = asked.get(number) in (None, Category())
+        if is_word and is_open and first.num_rows >= LOOKED_AT_ROWS:
             column = replace(column, kind=Category(_labels(table, str(column.name))))
         found.append(column)
     return replace(schema, columns=tuple(found))
@@ -73,8 +72,11 @@ def _labels(table: Table, column: str) -> tuple[Any, ...]:
     return tuple(sorted(seen - {None}))
 
 
-def encode_batch(schema: Schema | None, batch: Any, label: str) -> Array:
-    """Numbers (n, d) of a batch, by a schema of its columns if any; NaN where they are missing."""
+def encode_batch(schema: Schema | None, batch: Any, label: str, first: int = 0) -> Array:
+    """Numbers (n, d) of a batch, by a schema of its columns if any; NaN where they are missing.
+
+    Messages count rows from `first`.
+    """
     if schema is None:
         return matrix(batch)
     pa, names = import_pyarrow(), [str(column.name) for column in schema.columns]
@@ -83,7 +85,7 @@ def encode_batch(schema: Schema | None, batch: Any, label: str) -> Array:
         for k, column in enumerate(schema.columns):
             if is_date(column.dtype) and pa.types.is_string(table.column(k).type):
                 table = table.set_column(k, names[k], table.column(k).cast(pa.timestamp("us")))
-        return schema.encode(table) if len(table) else np.empty((0, len(names)))
+        return schema.encode(table, first) if len(table) else np.empty((0, len(names)))
     except ValueError as error:  # of Arrow too
         raise DataError(f"{label}: {error}") from None
 
