@@ -25,7 +25,7 @@ from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
-BLOCK = 512
+BLOCK = 64
 """Rows whose densities are computed at once."""
 N_LEVELS = 100
 """Quantiles that the continuous ranked probability score is a mean over."""
