@@ -7,6 +7,7 @@ against the product over its columns.
 """
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ class Real(Kind):
             raise ValueError(f"Real(lower={self.lower:g}, upper={self.upper:g}): swap the ends")
         if self.lower is not None and self.upper is not None:
             width, size = self.upper - self.lower, max(abs(self.lower), abs(self.upper))
-            if not LEAST_WIDTH * size < width < math.inf:
+            least = max(LEAST_WIDTH * size, sys.float_info.min)
+            if not least < width < math.inf:
                 raise ValueError(
                     f"Real(lower={self.lower!r}, upper={self.upper!r}): the ends are too close or "
                     "too far apart for float64; shift or scale the column"

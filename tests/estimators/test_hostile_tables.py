@@ -52,8 +52,10 @@ RNG = np.random.default_rng(0)
 PLAIN, GAPS = RNG.normal(size=(30, 2)), np.where(np.arange(30) % 2, np.nan, 1.0)
 REFUSED = {
     "underflow": (1e-320 * PLAIN, {1: "category"}, "differ by so little"),
+    "a variance of few digits": (3e-159 * PLAIN, {1: "category"}, "differ by so little"),
     "digits": (1e16 + PLAIN, {1: "category"}, "lie around 1e"),
     "ends too close": (PLAIN, lambda: {0: Real(1e20, np.nextafter(1e20, 2e20))}, "too close"),
+    "ends around denormal numbers": (PLAIN, lambda: {0: Real(0, 5e-324)}, "too close"),
     "ends too far apart": (PLAIN, lambda: {0: Real(-1e308, 1e308)}, "too far apart"),
     "a period below rounding": (PLAIN, {0: Periodic(1e-26)}, "no place|to have a place"),
     "integers of 1e200": (0 * PLAIN + 1e200, {0: "integer"}, "too large to count"),
@@ -61,6 +63,11 @@ REFUSED = {
         np.column_stack([PLAIN[:, 0], np.full(30, np.nan)]),
         {1: "integer"},
         "column 1 has no value at all",
+    ),
+    "one value whose double overflows": (
+        np.column_stack([np.full(30, 1.7e308), np.arange(30) % 3]),
+        {1: "category"},
+        "variance overflows",
     ),
 }
 

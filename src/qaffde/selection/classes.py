@@ -125,7 +125,7 @@ class Classes(Method):
         few = min(D, policy.class_features)
         widths = [h] if h is not None else [f * unit for f in policy.class_bandwidths]
         best = self._highest(search, self._offered(bases[0], widths, few), search.rough)
-        if h is not None or self.is_trained or D == few:
+        if h is not None or self.is_trained or D == few or search.is_late(search.fine):
             return best
         most, least = best.bandwidth, policy.class_finest * best.bandwidth
         finer = [width for width in widths if least[0] < width[0] <= most[0]]
@@ -207,8 +207,11 @@ class Classes(Method):
         return known[same, split]
 
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
-        """The candidate chosen or, for gradient training, its bandwidth."""
-        choice = replace(chosen, n_features=0)
+        """The candidate chosen, or its bandwidth for gradient training.
+
+        There are as many features as usual, but where time is over as many as were judged.
+        """
+        choice = chosen if search.was_late else replace(chosen, n_features=0)
         if not self.is_trained:
             return choice
         policy, rank = self.policy, self.spec.rank
