@@ -239,9 +239,11 @@ def principal_frame(
     distances stay those of the data.
     """
     _check_held(summary.moments.covariance.diagonal(), summary.moments.ends)
-    summary = _with_near_values(summary)
-    moments, d = summary.moments, summary.rows.shape[1]
-    location, covariance = moments.mean, moments.covariance
+    summary, d = _with_near_values(summary), summary.rows.shape[1]
+    moments, constant = summary.moments, summary.moments.ends[0] == summary.moments.ends[1]
+    location = torch.where(constant, moments.ends[0], moments.mean)  # constants do not round
+    covariance = moments.covariance.masked_fill(constant[:, None] | constant, 0.0)
+    summary = replace(summary, moments=replace(moments, mean=location, covariance=covariance))
     if n_components is None or (n_components == "auto" and d <= policy.projected_columns):
         scale = _safe_root(covariance.diagonal(), location)
         return Frame(None, location, scale, summary.standardized(location, scale))
