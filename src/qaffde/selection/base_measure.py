@@ -48,11 +48,13 @@ class Prior:
     """What the covariances of components tend to where rows are few.
 
     A variance of `ridge` is added to every column, and the mean covariance of all components is
-    worth `shrinkage` rows in each one, as in regularized discriminant analysis.
+    worth `shrinkage` rows in each one, as in regularized discriminant analysis. Components of
+    rows beyond `far` deviations do not count in the mean.
     """
 
     ridge: float
     shrinkage: float = 0.0
+    far: float = DEFAULT_POLICY.far
 
     def components(
         self, size: Tensor, mean: Tensor, scatter: Tensor, last: GaussianMeasure, unit: float = 1.0
@@ -61,7 +63,10 @@ class Prior:
 
         Those that collapse by rounding stay as they were.
         """
-        pooled, weight = scatter.sum(0) / size.sum(), self.shrinkage * unit
+        variance = scatter.diagonal(dim1=1, dim2=2) / size[:, None]
+        near = (variance + mean.square() < self.far**2).all(1) * size
+        pooled = torch.einsum("k,kij->ij", near / size, scatter) / near.sum().clamp(min=1e-300)
+        weight = self.shrinkage * unit
         covariance = (scatter + weight * pooled) / (size + weight)[:, None, None]
         covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(self.ridge)
         failed = torch.linalg.cholesky_ex(covariance).info > 0
