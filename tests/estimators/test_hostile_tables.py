@@ -12,6 +12,7 @@ from qaffde import (
     Real,
     SelectionPolicy,
     TensorTrainConfig,
+    load,
 )
 
 QUICK = SelectionPolicy(table_iterations=10, mixture_sizes=(2,))
@@ -123,3 +124,14 @@ def test_a_variance_that_overflows_is_refused(fit):
     marginal = fit(X, {2: Atom(-2.6e154)}).marginal([2])
     with pytest.raises(ValueError, match="variance of a column overflows"):
         marginal.covariance()
+
+
+def test_a_table_of_one_component_is_saved(tmp_path):
+    """Its covariances are shrunk by nothing, which files took for a mistake."""
+    X = np.column_stack([RNG.normal(size=300), RNG.integers(0, 3, 300)])
+    model = QAFFDE(columns={1: "integer"}, random_state=0).fit(X)
+    assert model.plan_.base == "gaussian"
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").score_samples(X), model.score_samples(X)
+    )

@@ -1,5 +1,6 @@
 """Recipes of the estimators, their plans, sums and configurations."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
@@ -170,7 +171,7 @@ RECIPES |= {
         covariances="K d d, definite, empty",
         factors=items((nn.Factor, "K"), tuple),
         laws=items(CodeLaw, tuple),
-        shrinkage=number(0),
+        shrinkage=number(math.nextafter(0, -1)),  # none for one component
     ),
     "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
     "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),
