@@ -147,6 +147,7 @@ AGES = [20, 30] * 3
 
 BAD = {
     "period of zero": (lambda: Periodic(0), r"period=0\) must be a positive number"),
+    "period below normal numbers": (lambda: Periodic(1e-309), "must be a positive number above"),
     "negative period": (lambda: Periodic(-1), r"period=-1\) must be a positive number"),
     "period as text": (lambda: Periodic("day"), r"period='day'\) must be a positive number"),
     "infinite period": (lambda: Periodic(np.inf), r"period=inf\) must be a positive number"),

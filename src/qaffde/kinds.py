@@ -18,6 +18,8 @@ __all__ = ["Atom", "Category", "Integer", "Kind", "Periodic", "Real", "as_kind"]
 Label = str | int | float | bool
 LEAST_WIDTH = 1e-9
 """Distance of two ends, as a share of the larger one."""
+LEAST = 1e-300
+"""Shortest period, and least distance of two ends: inverses of less overflow."""
 MAX_WHOLE = 2**53
 """From here on float64 has not all whole numbers."""
 
@@ -57,7 +59,8 @@ class Real(Kind):
             raise ValueError(f"Real(lower={self.lower:g}, upper={self.upper:g}): swap the ends")
         if self.lower is not None and self.upper is not None:
             width, size = self.upper - self.lower, max(abs(self.lower), abs(self.upper))
-            if not LEAST_WIDTH * size < width < math.inf:
+            least = max(LEAST_WIDTH * size, LEAST)
+            if not least < width < math.inf:
                 raise ValueError(
                     f"Real(lower={self.lower!r}, upper={self.upper!r}): the ends are too close or "
                     "too far apart for float64; shift or scale the column"
@@ -96,8 +99,8 @@ class Periodic(Kind):
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        why = "must be a positive number, such as 24 for hours or 360 for degrees"
-        _make_float(self, "period", why, above=0.0)
+        why = f"must be a positive number above {LEAST:g}, such as 24 for hours or 360 for degrees"
+        _make_float(self, "period", why, above=LEAST)
         _make_float(self, "start", "must be a finite number")
 
     def __str__(self) -> str:

@@ -486,6 +486,16 @@ def test_a_time_limit_takes_the_best_candidate_so_far():
     assert short.score(FRESH, FRESH_Y) > whole.score(FRESH, FRESH_Y) - 0.05
 
 
+def test_a_classifier_that_is_late_judges_once_and_keeps_the_features_it_judged():
+    """The comparison of all features began when time was over, and took three times the limit."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3000, 3))
+    with pytest.warns(ConvergenceWarning, match="time_limit has ended the search after 1 cand"):
+        late = QAFFDEClassifier(time_limit=1e-3, random_state=0).fit(rows, rows[:, 0] > 0)
+    assert len(late.plan_.trials) == 1
+    assert f"{late.plan_.features.n_features} features" in str(late.plan_.trials[0])
+
+
 def test_a_time_limit_ends_gradient_training():
     model = QAFFDEClassifier(40, 1.0, time_limit=1e-3, **gradient(max_steps=500), random_state=0)
     [history] = model.fit(X, y).history_

@@ -138,6 +138,17 @@ def test_what_float64_cannot_hold_is_refused_by_a_regressor(reason):
         QAFFDERegressor(random_state=0).fit(np.array(X)[:, None], y)
 
 
+def test_a_classifier_takes_a_constant_of_any_size():
+    """The rounding of its mean was its distance from it, and more than squares can hold."""
+    rows, y = normal(35, 2), np.arange(35) % 2
+    wanted = QAFFDEClassifier(10, random_state=0).fit(np.c_[rows, np.ones(35)], y)
+    found = QAFFDEClassifier(10, random_state=0).fit(np.c_[rows, np.full(35, -1.7e308)], y)
+    np.testing.assert_allclose(
+        found.predict_proba(np.c_[rows, np.full(35, -1.7e308)]),
+        wanted.predict_proba(np.c_[rows, np.ones(35)]),
+    )
+
+
 def test_one_gaussian_is_wide_enough_for_a_corrupt_row():
     """Beside its squares those of the others round away, and no covariance was left."""
     X = np.vstack([normal(53, 3), np.full((1, 3), -1e9)])

@@ -12,6 +12,7 @@ from qaffde import (
     Real,
     SelectionPolicy,
     TensorTrainConfig,
+    load,
 )
 
 QUICK = SelectionPolicy(table_iterations=10, mixture_sizes=(2,))
@@ -52,8 +53,10 @@ RNG = np.random.default_rng(0)
 PLAIN, GAPS = RNG.normal(size=(30, 2)), np.where(np.arange(30) % 2, np.nan, 1.0)
 REFUSED = {
     "underflow": (1e-320 * PLAIN, {1: "category"}, "differ by so little"),
+    "a variance of few digits": (3e-159 * PLAIN, {1: "category"}, "differ by so little"),
     "digits": (1e16 + PLAIN, {1: "category"}, "lie around 1e"),
     "ends too close": (PLAIN, lambda: {0: Real(1e20, np.nextafter(1e20, 2e20))}, "too close"),
+    "ends around denormal numbers": (PLAIN, lambda: {0: Real(0, 5e-324)}, "too close"),
     "ends too far apart": (PLAIN, lambda: {0: Real(-1e308, 1e308)}, "too far apart"),
     "a period below rounding": (PLAIN, {0: Periodic(1e-26)}, "no place|to have a place"),
     "integers of 1e200": (0 * PLAIN + 1e200, {0: "integer"}, "too large to count"),
@@ -61,6 +64,11 @@ REFUSED = {
         np.column_stack([PLAIN[:, 0], np.full(30, np.nan)]),
         {1: "integer"},
         "column 1 has no value at all",
+    ),
+    "one value whose double overflows": (
+        np.column_stack([np.full(30, 1.7e308), np.arange(30) % 3]),
+        {1: "category"},
+        "variance overflows",
     ),
 }
 
@@ -116,3 +124,14 @@ def test_a_variance_that_overflows_is_refused(fit):
     marginal = fit(X, {2: Atom(-2.6e154)}).marginal([2])
     with pytest.raises(ValueError, match="variance of a column overflows"):
         marginal.covariance()
+
+
+def test_a_table_of_one_component_is_saved(tmp_path):
+    """Its covariances are shrunk by nothing, which files took for a mistake."""
+    X = np.column_stack([RNG.normal(size=300), RNG.integers(0, 3, 300)])
+    model = QAFFDE(columns={1: "integer"}, random_state=0).fit(X)
+    assert model.plan_.base == "gaussian"
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model").score_samples(X), model.score_samples(X)
+    )

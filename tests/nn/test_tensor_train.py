@@ -67,6 +67,11 @@ def test_mass_is_one(mixed: TensorTrain) -> None:
     assert float(mixed.log_mass()) == pytest.approx(0, abs=1e-12)
 
 
+def test_no_rows_have_no_densities(mixed: TensorTrain) -> None:
+    """A table asks for those of the rows that are possible, of which there may be none."""
+    assert mixed.log_prob(torch.empty(0, mixed.n_dims)).shape == (0,)
+
+
 @pytest.mark.parametrize("keep", [[0], [1], [2], [0, 2], [2, 1], [1, 0]])
 def test_marginals_are_integrals(mixed: TensorTrain, keep: list[int]) -> None:
     rest = [k for k in range(3) if k not in keep]

@@ -25,8 +25,10 @@ from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
-BLOCK = 512
+BLOCK = 64
 """Rows whose densities are computed at once."""
+WIDEST = 1e4
+"""Standard deviations of y that its density may reach out to."""
 N_LEVELS = 100
 """Quantiles that the continuous ranked probability score is a mean over."""
 N_DRAWS = 64
@@ -388,8 +390,8 @@ def _near_target(kind: Kind, y: Tensor, weight: Tensor) -> tuple[Target, Tensor]
     moved = moved.round() if isinstance(kind, Integer) else moved
     y = torch.where(near == z, y, moved)
     target = Target.of(kind, y)
-    if not math.isfinite(target.location + target.scale):
-        raise ValueError("y is so large that its variance overflows; divide it first")
+    if not math.isfinite(target.location + WIDEST * target.scale):
+        raise ValueError("y is so large that its distribution overflows; divide it first")
     if abs(target.location) * torch.finfo(torch.float64).eps > MIN_DIGITS * target.scale:
         raise ValueError(
             f"y lies around {target.location:.3g} and differs by {target.scale:.3g} only: float64 "

@@ -318,7 +318,7 @@ class TensorTrain(PartsDensity):
         """Numbers of rows that have the same gaps, as many at once as have room for matrices."""
         size = max(1, BLOCK_NUMBERS // max(self.bonds) ** 2)
         blocks = (rows.nonzero()[:, 0].split(size) for *_, rows in gap_patterns(x))
-        return [block for each in blocks for block in each if len(block)]
+        return [block for each in blocks for block in each]
 
     def _draw(self, x: Tensor, generator: Generator) -> Tensor:
         """Draws part by part; what is integrated out is drawn too, and left out."""

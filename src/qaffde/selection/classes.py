@@ -125,7 +125,7 @@ class Classes(Method):
         few = min(D, policy.class_features)
         widths = [h] if h is not None else [f * unit for f in policy.class_bandwidths]
         best = self._highest(search, self._offered(bases[0], widths, few), search.rough)
-        if h is not None or self.is_trained or D == few:
+        if h is not None or self.is_trained or D == few or search.is_late(search.fine):
             return best
         most, least = best.bandwidth, policy.class_finest * best.bandwidth
         finer = [width for width in widths if least[0] < width[0] <= most[0]]
@@ -207,8 +207,11 @@ class Classes(Method):
         return known[same, split]
 
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
-        """The candidate chosen or, for gradient training, its bandwidth."""
-        choice = replace(chosen, n_features=0)
+        """The candidate chosen, or its bandwidth for gradient training.
+
+        There are as many features as usual, but where time is over as many as were judged.
+        """
+        choice = chosen if search.was_late else replace(chosen, n_features=0)
         if not self.is_trained:
             return choice
         policy, rank = self.policy, self.spec.rank
@@ -236,9 +239,11 @@ def principal_frame(
     distances stay those of the data.
     """
     _check_held(summary.moments.covariance.diagonal(), summary.moments.ends)
-    summary = _with_near_values(summary)
-    moments, d = summary.moments, summary.rows.shape[1]
-    location, covariance = moments.mean, moments.covariance
+    summary, d = _with_near_values(summary), summary.rows.shape[1]
+    moments, constant = summary.moments, summary.moments.ends[0] == summary.moments.ends[1]
+    location = torch.where(constant, moments.ends[0], moments.mean)  # constants do not round
+    covariance = moments.covariance.masked_fill(constant[:, None] | constant, 0.0)
+    summary = replace(summary, moments=replace(moments, mean=location, covariance=covariance))
     if n_components is None or (n_components == "auto" and d <= policy.projected_columns):
         scale = _safe_root(covariance.diagonal(), location)
         return Frame(None, location, scale, summary.standardized(location, scale))

@@ -342,6 +342,7 @@ MIN_DIGITS = 0.01
 """Rounding error of the values, in standard deviations, that is too much."""
 FAR = 20.0
 """Ratio of standard deviation and central spread beyond which a few rows make the former."""
+TOO_LARGE = "the values are so large that their variance overflows; divide the columns first"
 FEW = 0.01
 """Share of the rows that may be moved nearer to the others."""
 
@@ -366,9 +367,7 @@ def units(
     if bandwidth is not None:
         scale = torch.where(constant, bandwidth, scale)
     if not (location.isfinite() & scale.isfinite()).all():
-        raise ValueError(
-            "the values are so large that their variance overflows; divide the columns first"
-        )
+        raise ValueError(TOO_LARGE)
     correlation = (moments.covariance / scale / scale[:, None]).abs().fill_diagonal_(0.0)
     if bandwidth is None and moments.n > 2 and correlation.max() > 1 - 1e-14:
         first, second = divmod(int(correlation.argmax()), len(scale))
@@ -382,8 +381,9 @@ def units(
 
 def _check_digits(location: Tensor, scale: Tensor, names: Names) -> None:
     """Reject columns whose variation float64 cannot hold."""
-    if (scale == 0).any():
-        column = _name(names, int((scale == 0).nonzero()[0]))
+    tiny = scale.square() < torch.finfo(scale.dtype).tiny
+    if tiny.any():
+        column = _name(names, int(tiny.nonzero()[0]))
         raise ValueError(
             f"the values of column {column} differ by so little that their variance underflows; "
             "multiply the column first"

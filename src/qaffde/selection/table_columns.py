@@ -10,7 +10,7 @@ from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
 from qaffde.selection.columns import bounded_maps, known_ends, learned_maps
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.summary import Summary, robust_units
+from qaffde.selection.summary import TOO_LARGE, Summary, robust_units
 
 PADDING = 0.1
 """Of the range of integers at either end, for values that are still to come."""
@@ -109,6 +109,8 @@ def line_units(X: Tensor, weight: Tensor, columns: Sequence[TableColumn]) -> tup
             else:  # one value, or none
                 location = z[known][0, 0] if known.any() else z.new_zeros(())
                 found.append(torch.stack([location, (LONELY * location.abs()).clamp(min=1)]))
+                if not (2 * location).isfinite():  # some draws would not be
+                    raise ValueError(TOO_LARGE)
     both = torch.stack(found, 1) if found else torch.empty(2, 0, dtype=torch.float64)
     return both[0].contiguous(), both[1].contiguous()
 
