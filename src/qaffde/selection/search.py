@@ -190,7 +190,7 @@ def best_shape(
                 break
 
     grow(sizes, shrinkage)
-    while best()[0] > 1 and not is_late():
+    while best()[0] > 1 and best()[1] and not is_late():
         k, before = best()
         for factor in (policy.shrinkage_step, 1 / policy.shrinkage_step):
             for _ in range(policy.max_steps):
@@ -339,10 +339,11 @@ class Search:
         late = partial(self.is_late, self.most)
         far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
         sizes = [k for k in policy.mixture_sizes if k > far and n >= policy.component_rows * k]
-        first = policy.mixture_shrinkage * d
+        few = d <= policy.max_box_columns  # there features do what components cannot
+        first = 0.0 if few else policy.mixture_shrinkage * d
         k, shrinkage = best_shape(sizes or [1 + far], first, tried, weight, policy, late)
         best = BaseSpec("mixture", k, shrinkage=shrinkage)
-        one, few = next(iter(scores)), d <= policy.max_box_columns
+        one = next(iter(scores))
         best = simplest([*scores]) if few else best
         k, begin, value = best.n_components, self.mixtures(best, len(rows)), -math.inf
         fits: list[Mixtures] = []
