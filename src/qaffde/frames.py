@@ -197,7 +197,8 @@ def tidy(name: str | int, values: Sequence[Any]) -> NDArray[Any]:
     try:
         return np.array([np.nan if v is None else float(v) for v in known], dtype=np.float64)
     except (TypeError, ValueError):
-        odd = next(value for value in known if value is not None)
+        others = [value for value in known if value is not None]
+        odd = next((value for value in others if not isinstance(value, int | float)), others[0])
         raise ValueError(
             f"column {name!r} holds objects of the type {type(odd).__name__}, which is neither "
             "text nor a number; convert or drop it"

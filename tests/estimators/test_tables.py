@@ -247,3 +247,51 @@ def test_bad_tables_are_refused_with_a_sentence(message):
     options, rows = BAD[message]
     with pytest.raises(ValueError, match=message):
         QAFFDE(**options).fit(rows)
+
+
+def with_value(column, value):
+    """Two rows, of which the second has another value in a column."""
+    rows = TABLE[TABLE.notna().all(axis=1)][:2].reset_index(drop=True)
+    rows[column] = pd.Series([rows[column][0], value], dtype=object)
+    return rows
+
+
+SCORED = {
+    "unseen category": (("region", "moon"), r"'region' has no category 'moon' \(row 1\)"),
+    "number for a category": (("region", 3), "column 'region' mixes str .* and int"),
+    "bool for a category": (("region", True), "column 'region' mixes str .* and bool"),
+    "list for a category": (("region", ["north"]), "column 'region' mixes str .* and list"),
+    "category for an integer": (("age", "north"), "column 'age' mixes str .* and float"),
+    "category for a period": (("hour", "noon"), "column 'hour' mixes str .* and float"),
+    "list for a number": (("income", [1.0]), "'income' holds objects of the type list"),
+    "complex for a number": (("income", 1j), "'income' holds objects of the type complex"),
+    "infinite": (("income", np.inf), "contains infinity"),
+    "minus infinity for an integer": (("age", -np.inf), "contains infinity"),
+    "infinite hour": (("hour", np.inf), "contains infinity"),
+    "infinite amount": (("amount", np.inf), "contains infinity"),
+}
+
+
+@pytest.mark.parametrize("case", SCORED)
+def test_bad_rows_are_not_scored(case, model):
+    change, message = SCORED[case]
+    for question in (model.score_samples, model.impute):
+        with pytest.raises(ValueError, match=message):
+            question(with_value(*change))
+
+
+WRONG = {
+    "columns lack": (lambda t: t.drop(columns="age"), "age|feature names"),
+    "columns more": (lambda t: t.assign(more=1), "more|feature names"),
+    "all text": (lambda t: t.assign(age="old"), "column 'age' holds text .* numbers are wanted"),
+    "all numbers": (lambda t: t.assign(region=1.0), "column 'region' has no category 1"),
+    "durations": (lambda t: t.assign(age=pd.to_timedelta(30, "s")), "has the dtype timedelta64"),
+    "no rows": (lambda t: t[:0], "minimum of 1 is required|no rows"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_other_tables_are_not_scored(case, model):
+    change, message = WRONG[case]
+    with pytest.raises(ValueError, match=message):
+        model.score_samples(change(TABLE))

@@ -5,13 +5,15 @@ import pytest
 import torch
 from scipy import stats
 
+from qaffde import QAFFDE, QAFFDESGD
 from qaffde.nn.maps import MapTable
-from qaffde.selection import ModelSpec, SelectionPolicy, select, summarize
+from qaffde.selection import ModelSpec, SelectionPolicy, select, selector, summarize
 from qaffde.selection.columns import (
     bounded_maps,
     knot_slopes,
     learned_maps,
     mapped_summary,
+    maps_of_ends,
     n_quantiles,
     shows_zero,
 )
@@ -184,3 +186,59 @@ def test_given_bandwidths_leave_columns_as_they_are():
     summary = summarize(skewed(), random_state=0)
     assert select(summary, ModelSpec(bandwidth=0.3, n_features=40)).columns is None
     assert select(summary, ModelSpec(bandwidth=0.3, transformation="normal")).columns is not None
+
+
+# Ends that few columns show
+
+ENDED = {
+    "exponential": lambda rng, n: rng.exponential(size=(n, 1)),
+    "log-normal": lambda rng, n: rng.lognormal(size=(n, 1)),
+    "gamma": lambda rng, n: rng.gamma(0.7, size=(n, 1)),
+    "beside another": lambda rng, n: np.column_stack(
+        [e := rng.exponential(size=n), 0.5 * e + rng.normal(size=n)]
+    ),
+}
+
+
+@pytest.mark.parametrize("law", ENDED)
+@pytest.mark.parametrize("kind", [QAFFDE, QAFFDESGD])
+def test_an_end_that_few_columns_show_leaks_nothing(law, kind, monkeypatch):
+    """And held-out likelihood is no worse than without the maps."""
+    rng = np.random.default_rng(1)
+    X, fresh = ENDED[law](rng, 2000), ENDED[law](rng, 10_000)
+    model, d = kind(random_state=0).fit(X), X.shape[1]
+    upper = np.full(d, np.inf)
+    upper[0] = 0
+    assert model.probability([-np.inf] * d, upper) == 0
+    assert model.probability([-np.inf] * d, [np.inf] * d) == pytest.approx(1)
+    assert "columns as they are: box" in str(model.plan_)
+    monkeypatch.setattr(selector, "maps_of_ends", lambda *_: None)
+    before = kind(random_state=0).fit(X)
+    assert before.probability([-np.inf] * d, upper) > 0
+    assert model.score(fresh) > before.score(fresh) - 0.001
+
+
+@pytest.mark.parametrize("kind", [QAFFDE, QAFFDESGD])
+def test_a_uniform_square_keeps_its_box(kind):
+    for seed in range(2):
+        model = kind(random_state=seed).fit(np.random.default_rng(seed).random((2000, 2)))
+        assert model.base_measure_ == "box"
+        assert model.plan_.columns is None
+
+
+def test_maps_are_offered_to_untuned_fits_with_an_end_only():
+    rows = np.random.default_rng(0).exponential(size=(600, 1))
+    summary = summarize(rows, random_state=0)
+    assert maps_of_ends(summary, ModelSpec(), SelectionPolicy())[0].ends[0] == 0
+    others = [{"bandwidth": 0.3}, {"base_measure": "box"}, {"transformation": None}, {"rank": 3}]
+    others += [{"bounds": (0, None)}, {"open_ended": True}, {"n_features": 32}]
+    for given in others:
+        assert maps_of_ends(summary, ModelSpec(**given), SelectionPolicy()) is None
+    for plain in (
+        rows - 0.5,
+        rows + 9,
+        np.random.default_rng(0).normal(size=(600, 1)),
+        rows[:150],
+    ):
+        plain = summarize(plain, random_state=0)
+        assert maps_of_ends(plain, ModelSpec(), SelectionPolicy()) is None

@@ -68,7 +68,8 @@ class QAFFDE(PlanMixin, BornEstimator):
         Maps of the columns, one for each. "normal" makes each column its normal scores, by a
         smooth map that is learned from the rows; columns that show an end at zero keep it. "auto"
         takes these maps in more than three columns if they raise the held-out likelihood, unless
-        `bandwidth` is given in numbers, which are in the units of mapped columns.
+        `bandwidth` is given in numbers, which are in the units of mapped columns; and in fewer
+        where a column ends at zero, if no parameter above is given and they do not lower it.
     measurement : {"square_root", "direct"}, default="square_root"
         How ρ is read; "direct" is the paper's :math:`\phi^\top \rho \phi / \operatorname{tr}(\rho
         G)`, with no :math:`G^{-1/2}`.

@@ -273,6 +273,40 @@ def mapped_summary(summary: Summary, maps: Maps) -> Summary:
     return replace(summary, moments=moments, rows=rows)
 
 
+def maps_of_ends(summary: Summary, spec: ModelSpec, policy: SelectionPolicy) -> Maps | None:
+    """Maps to offer beside the box of few columns; None unless one shows an end at zero alone.
+
+    A column that stops as abruptly above keeps its box.
+    """
+    (_, d), is_auto = summary.rows.shape, (spec.base_measure, spec.transformation) == ("auto",) * 2
+    is_free = is_auto and spec.is_free and spec.bounds is None and not spec.open_ended
+    if not is_free or d > policy.max_box_columns:
+        return None
+    if n_distinct(summary.rows) < policy.mapped_rows:
+        return None
+    columns = (_sorted(summary, k) for k in range(d))
+    if not any(
+        shows_zero(x, p) and not shows_zero((x[-1] - x)[::-1], p[::-1]) for x, p in columns
+    ):
+        return None
+    maps = learned_maps(summary, None, policy, show_zero=True, skip_normal=True)
+    return maps if any(column.ends.isfinite().any() for column in maps) else None
+
+
+def is_as_good(
+    maps: Maps, after: Tensor, before: Tensor, weight: Tensor, summary: Summary, errors: float
+) -> bool:
+    """Whether held-out scores behind maps are as good as those before, but for errors.
+
+    Maps are learned from rows that are held out too: every knot makes held-out rows look better by
+    1/n nats (Akaike, 1974).
+    """
+    if len(before) != len(after):  # rows that differ by rounding alone have become the same
+        return False
+    after = after - n_knots(maps) / effective_count(summary.weight)
+    return indistinct(after, before, weight, errors)
+
+
 Judge = Callable[[Maps | None], tuple[Tensor, Tensor]]
 """Held-out log-densities in the units of the data, and weights, of the best model behind maps."""
 

@@ -211,6 +211,10 @@ class SelectionPolicy:
         fine, most = min(self.fine_rows, rows), min(self.max_mixture_rows, rows)
         return replace(self, fine_rows=fine, max_mixture_rows=most)
 
+    def for_ends(self) -> "SelectionPolicy":
+        """The constants of the few sizes of mixtures that maps with an end are compared with."""
+        return replace(self, mixture_sizes=self.mixture_sizes[:4])
+
     def __post_init__(self) -> None:
         check_share("min_trace", self.min_trace, whole=True)
         for name in ("background", "tolerance", "class_ridge"):

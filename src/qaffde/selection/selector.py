@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import Any
 from warnings import warn
 
 import torch
@@ -15,7 +16,13 @@ from qaffde.nn.maps import MapTable
 from qaffde.parameters import DOUBLE, ComputeConfig, check_bandwidth, check_lattice, check_mixture
 from qaffde.selection.bandwidth import RULES, bandwidth_by_rule
 from qaffde.selection.base_measure import BaseSpec, constant_feature, n_distinct
-from qaffde.selection.columns import Maps, choose_maps, mapped_summary
+from qaffde.selection.columns import (
+    Maps,
+    choose_maps,
+    is_as_good,
+    mapped_summary,
+    maps_of_ends,
+)
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.report import search_context
@@ -308,20 +315,29 @@ def select(
             return scores, weight
 
         maps = choose_maps(summary, spec, policy, judge)
+
+    def searched(frame: Frame, policy: SelectionPolicy = method.policy) -> Search:
+        z = frame.summary
+        context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
+        options: dict[str, Any] = {"policy": policy, "seed": seed, "labels": z.labels}
+        return Search(z.rows, z.weight, method.scores, **options, **context)
+
     frame = method.frame(summary, maps, names)
+    search, ended = searched(frame), maps_of_ends(summary, spec, policy)
+    h = check_bandwidth(spec.bandwidth, len(frame.scale), method.rules)
+    given = relative_bandwidth(h, frame.scale)
+    if ended is None:
+        chosen = _choose(search, method, frame.summary, given, frame.box)
+    else:
+        mapped, few = method.frame(summary, ended, names), policy.for_ends()
+        sides = (frame, searched(frame, few)), (mapped, searched(mapped))
+        found = _boxed_or_mapped(method, *sides)
+        if found is None:
+            chosen = _choose(search, method, frame.summary, given, frame.box)
+        else:
+            (frame, search), chosen, rehearsed = found
+            maps = frame.maps
     z, scale = frame.summary, frame.scale
-    context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
-    search = Search(
-        z.rows,
-        z.weight,
-        method.scores,
-        policy=method.policy,
-        seed=seed,
-        labels=z.labels,
-        **context,
-    )
-    given = relative_bandwidth(check_bandwidth(spec.bandwidth, len(scale), method.rules), scale)
-    chosen = _choose(search, method, z, given, frame.box)
     if search.was_late:
         warn(
             f"time_limit has ended the search after {len(search.values)} candidates; the plan is "
@@ -401,6 +417,10 @@ class Frame:
         return log_slope + table(table.inverse(self.location + self.scale * z))[1]
 
 
+Side = tuple[Frame, Search]
+"""Columns as they are or mapped, and the candidates there."""
+
+
 def rehearsal(
     method: Method, frame: "Frame", policy: SelectionPolicy, deadline: float
 ) -> tuple[Trial, Tensor, Tensor]:
@@ -437,6 +457,44 @@ def _choose(
     if known is not None and (few or _is_settled(spec, bases)):
         return method.unsearched(bases[0], known, z.moments.count)
     return method.choose(search, bases, known)
+
+
+def _boxed_or_mapped(
+    method: Method, plain: Side, mapped: Side
+) -> tuple[Side, Choice, list[Trial]] | None:
+    """The better one of a box and a mixture behind maps that have an end, and trials of the other.
+
+    None where maps make a mixture alone worse.
+    """
+    (n, d), policy = plain[0].summary.rows.shape, method.policy
+    box, mixture = method.spec.base_specs(None, n, d, policy)
+
+    def scores(side: Side, choice: Choice) -> Tensor:
+        frame, search = side
+        z = torch.cat([split.valid for split in search.splits[search.fine]])
+        return search.scores(choice, search.fine) + frame.log_slopes(z)
+
+    def is_no_worse(after: Choice, before: Choice) -> bool:
+        columns, weight = mapped[0].maps, plain[1].held_out_weight(plain[1].fine)
+        pair = scores(mapped, after), scores(plain, before)
+        assert columns is not None
+        return is_as_good(columns, *pair, weight, mapped[0].summary, policy.map_errors)
+
+    alone = [Choice(s.mixture, s.within, bare=True) for _, s in (mapped, plain)]
+    if not is_no_worse(*alone):
+        return None
+    behind = method.choose(mapped[1], [mixture], None)
+    boxed = method.choose(plain[1], [box], None)
+    if is_no_worse(behind, boxed):
+        return mapped, behind, _others(plain, boxed, "columns as they are")
+    return plain, boxed, _others(mapped, behind, "columns mapped")
+
+
+def _others(side: Side, choice: Choice, name: str) -> list[Trial]:
+    """Trials of a side that was not chosen."""
+    frame, search = side
+    trials = search.trials(choice, frame.scale, frame.log_slopes)
+    return [replace(trial, name=f"{name}: {trial.name}", chosen=False) for trial in trials]
 
 
 def _is_settled(spec: ModelSpec, bases: list[BaseSpec]) -> bool:
