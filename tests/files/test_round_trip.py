@@ -248,3 +248,13 @@ def test_a_configuration_of_fewer_constants_has_the_others_as_usual():
     """Files stay readable when a policy gets one more constant."""
     make = RECIPES["SelectionPolicy"].read
     assert make(Fields("SelectionPolicy", {"few_rows": 5})) == SelectionPolicy(few_rows=5)
+
+
+def test_tensors_lie_in_memory_as_those_of_the_fit(tmp_path):
+    """Else sums go in another order, and scores differ in the last bit."""
+    rows = np.random.default_rng(0).normal(size=(37, 6))
+    model = QAFFDE(6, 0.7, base_measure="mixture", random_state=0).fit(rows)
+    model.save(tmp_path / "model")
+    found = qaffde.load(tmp_path / "model").density_.state_dict()
+    for name, tensor in model.density_.state_dict().items():
+        assert tensor.stride() == found[name].stride(), name

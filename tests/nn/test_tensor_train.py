@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.tensor_train import random_train
 from qaffde.nn import CircleBasis, CodeBasis, TensorTrain, WaveBasis
+from qaffde.nn.parts import gap_patterns
 from tests.two_sample import energy_p_value
 
 MASSES = torch.tensor([0.5, 0.2, 0.3]).double()
@@ -70,6 +71,7 @@ def test_mass_is_one(mixed: TensorTrain) -> None:
 def test_no_rows_have_no_densities(mixed: TensorTrain) -> None:
     """A table asks for those of the rows that are possible, of which there may be none."""
     assert mixed.log_prob(torch.empty(0, mixed.n_dims)).shape == (0,)
+    assert gap_patterns(torch.empty(0, 0)) == []
 
 
 @pytest.mark.parametrize("keep", [[0], [1], [2], [0, 2], [2, 1], [1, 0]])

@@ -128,8 +128,9 @@ class RealColumn(TableColumn):
         return z, log_slope
 
     def decode(self, parts: Tensor) -> Tensor:
-        """The inverse of the map."""
-        return MapTable.of([self]).inverse(parts)[:, 0]
+        """The inverse of the map; a logarithm may have more room than float64 has numbers."""
+        largest = torch.finfo(torch.float64).max
+        return MapTable.of([self]).inverse(parts)[:, 0].clamp(-largest, largest)
 
     def regions(self, lower: Tensor, upper: Tensor) -> list[Regions]:
         """Intervals behind the map."""

@@ -247,7 +247,7 @@ class GaussianMeasure(BaseMeasure):
     def __init__(self, weights: Tensor, means: Tensor, covariances: Tensor) -> None:
         super().__init__()
         self.register_buffer("weights", weights)
-        self.register_buffer("means", means)
+        self.register_buffer("means", means.contiguous())  # as files have it, to the last bit
         self.register_buffer("covariances", covariances)
         self.register_buffer("cholesky", torch.linalg.cholesky(covariances))
 

@@ -184,7 +184,9 @@ class PartsDensity(Density):
 def gap_patterns(x: Tensor) -> list[tuple[list[int], list[int], Tensor]]:
     """Known and missing columns, and the rows that have them so, of x (n, d) with NaN."""
     missing = x.isnan()
-    if len(x) and not missing.any():
+    if not len(x):
+        return []
+    if not missing.any():
         return [(list(range(x.shape[1])), [], torch.ones(len(x), dtype=torch.bool))]
     patterns, group = missing.unique(dim=0, return_inverse=True)
     return [
