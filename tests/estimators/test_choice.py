@@ -95,3 +95,12 @@ def test_too_few_rows_to_compare():
 def test_bad_time_limit():
     with pytest.raises(ValueError, match="time_limit=-1"):
         qaffde.fit([[0.0], [1.0]], time_limit=-1)
+
+
+@pytest.mark.filterwarnings("ignore:time_limit has ended")
+def test_a_short_time_is_not_spent_on_folds_of_all_estimators():
+    """Ten fits of forty columns, each of a second at least, took five times a limit."""
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    model = qaffde.fit(X, time_limit=1e-3, random_state=0)
+    assert [one.name for one in model.choice_.candidates] == ["QAFFDE"]
+    assert np.isfinite(model.score(X))
