@@ -137,7 +137,7 @@ def fit(
     given = {"columns": columns, "random_state": random_state}
     own = read_weight(weight, numbers)
     splits = _splits(numbers, own, generator)
-    entries = []
+    entries: list[tuple[Any, Tensor, float]] = []
     for kind, share in SHARES.items() if splits else ():
         if entries and run.left is not None and run.left < entries[-1][2]:
             break
