@@ -68,9 +68,9 @@ def density_matrix(d: int, n_features: int) -> Iterator[Row]:
         "n_features": n_features,
         "frequencies": ModelSpec().frequency_kind(d),
     }
-    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, None), d)
+    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, names=None), d)
     yield {"what": "pass", **given, **cost, **work(plan.features.W, d)}
-    part = on_part(task, _draw(1000, d), None, 0, None)
+    part = on_part(task, _draw(1000, d), None, 0, names=None)
     seconds = median(_seconds(lambda: part + part) for _ in range(REPETITIONS))
     yield {"what": "add", **given, "seconds": seconds, "bytes": len(dumps(part))}
     yield {"what": "read", **given, "seconds": _seconds(lambda: plan.read(part))}
@@ -91,7 +91,7 @@ def work(W: torch.Tensor, d: int) -> Row:
 def look(d: int) -> Row:
     """The first pass of an untuned fit."""
     task = partial(summarize_part, seed=0, max_rows=SAMPLE_ROWS)
-    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, None), d)
+    cost = slope(lambda n: (_draw(n, d),), lambda X: on_part(task, X, None, 0, names=None), d)
     return {"what": "look", "d": d, **cost}
 
 
