@@ -152,3 +152,10 @@ def test_a_log_normal_is_a_mapped_normal():
     x = torch.tensor([[0.1], [0.9], [3.0], [50.0]], dtype=torch.float64)
     torch.testing.assert_close(maps(x)[0], x.log())
     torch.testing.assert_close(maps(x)[1], -x[:, 0].log())
+
+
+def test_values_beyond_the_largest_number_are_that_number() -> None:
+    """Draws of a law wider than float64 were infinite."""
+    ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    column = RealColumn(ends, ends, torch.full((2,), 1e-3, dtype=torch.float64))
+    assert column.decode(torch.tensor([[-1e306], [1e306]], dtype=torch.float64)).isfinite().all()
