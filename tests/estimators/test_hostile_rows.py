@@ -283,12 +283,3 @@ def test_free_processors_are_those_allowed_less_the_load(load, allowed, free, mo
     monkeypatch.setattr(parameters.joblib, "cpu_count", lambda: allowed)
     monkeypatch.setattr(parameters.os, "getloadavg", lambda: (load, 0, 0), raising=False)
     assert parameters.free_processors() == free
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_copies_of_one_value_do_not_choose_the_bandwidth(estimator):
-    """With 35 % zeros the median was 420 where that of the rows is 195."""
-    rng = np.random.default_rng(0)
-    spend = np.where(rng.random(4000) < 0.35, 0.0, np.exp(rng.normal(6, 1, 4000)))
-    median = estimator(random_state=0).fit(spend[:, None]).ppf(0.5)
-    assert median == pytest.approx(np.median(spend), rel=0.1)

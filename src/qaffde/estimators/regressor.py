@@ -312,10 +312,10 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
     def _each(self, X: Any, value: Any) -> Array:
         """A value of each output's density, in blocks of rows."""
         x = self._inputs(X)
-        size = BLOCK // (1 if len(self.densities_) == 1 else N_DRAWS)
+        size = BLOCK if len(self.densities_) == 1 else BLOCK // 8
         blocks = [
             torch.stack([value(density) for density in self._marginals(part)], 1)
-            for part in x.split(max(1, size))
+            for part in x.split(size)
         ]
         values: Array = torch.cat(blocks).numpy()
         return values[:, 0] if self.is_single_ else values

@@ -11,7 +11,6 @@ import torch
 from torch import Generator, Tensor
 
 from qaffde.nn import BaseMeasure, GaussianMeasure
-from qaffde.schema import ATOM, RARE
 from qaffde.selection.base_measure import (
     BaseSpec,
     Monomials,
@@ -129,17 +128,13 @@ def _distinct(Z: Tensor, weight: Tensor, labels: Tensor, generator: Generator) -
     """Distinct rows in random order, with the sums of their weights.
 
     Copies of a row become one row of their weight, as far as `labels` agree: duplicates across
-    a split would reward overfitting. Of a row that far more have than any other, one counts: held
-    out, it would judge alone, and other rows gain most where its mass is smeared over them.
+    a split would reward overfitting.
     """
     joint = torch.cat([Z, labels[:, None].to(Z)], 1)
     if n_distinct(joint, len(joint)) == len(joint):
         return Z, weight, labels
     rows, copy_of = joint.unique(dim=0, return_inverse=True)
     total = weight.new_zeros(len(rows)).index_add_(0, copy_of, weight)
-    usual = total.median()
-    is_atom = total > (RARE * usual).clamp(min=ATOM * total.sum())
-    total = torch.where(is_atom, usual, total)
     order = torch.randperm(len(rows), generator=generator)
     return rows[order, :-1].contiguous(), total[order], rows[order, -1].long()
 

@@ -323,7 +323,9 @@ def select(
         return Search(z.rows, z.weight, method.scores, **options, **context)
 
     frame = method.frame(summary, maps, names)
-    search, ended = searched(frame), maps_of_ends(summary, spec, policy)
+    search, ended = searched(frame), None
+    if bool((summary.moments.ends[0] >= 0).any()):
+        ended = maps_of_ends(summary, spec, policy)
     h = check_bandwidth(spec.bandwidth, len(frame.scale), method.rules)
     given = relative_bandwidth(h, frame.scale)
     if ended is None:
