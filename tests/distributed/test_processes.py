@@ -9,9 +9,12 @@ import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, TrainingConfig
+from qaffde import QAFFDE, QAFFDESGD, Periodic, SelectionPolicy, TrainingConfig
 from qaffde.distributed import fit_shard, process_group, shard
 from qaffde.training.run import ALONE
+from tests.estimators.test_tables import TABLE as LONG
+
+TABLE = LONG[:900].reset_index(drop=True)
 
 GIVEN = {"n_features": 24, "bandwidth": 0.8, "ridge": 1e-3, "rank": 4, "random_state": 0}
 LBFGS, ADAM = TrainingConfig(max_iter=40), TrainingConfig(solver="adam", max_iter=40)
@@ -22,6 +25,12 @@ MODELS = {
 }
 TOLERANCE = {"lbfgs": 1e-4, "adam": 1e-4, "box": 1e-4}
 """Of the mean log-likelihood: sums of float32 differ by their order."""
+
+MIXED = {
+    "columns": {"hour": Periodic(24)},
+    "policy": SelectionPolicy(mixture_sizes=(3,), table_iterations=10),
+    "random_state": 0,
+}
 
 
 def work(folder):
@@ -39,11 +48,17 @@ def work(folder):
             fit_shard(QAFFDESGD(**parameters), own)
         except ValueError as error:
             (folder / f"errors.{peers.rank}").write_text(str(error))
+        fit_shard(QAFFDESGD(**MIXED), TABLE[peers.rank :: 2]).save(folder / f"table.{peers.rank}")
+        try:
+            odd = TABLE.assign(age=TABLE["region"]) if peers.rank else TABLE
+            fit_shard(QAFFDESGD(**MIXED), odd)
+        except ValueError as error:
+            (folder / f"mixed.{peers.rank}").write_text(str(error))
     threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     (folder / f"threads.{peers.rank}").write_text("\n".join(threads))
 
 
-def launched(work, folder):
+def launch(folder):
     """``torchrun --standalone --nproc_per_node 2``, but forked: nothing is imported again."""
     config = LaunchConfig(
         min_nodes=1,
@@ -71,7 +86,7 @@ def together(rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     np.save(folder / "X.npy", rows[0])
     np.save(folder / "weight.npy", rows[1])
-    process = get_context("fork").Process(target=launched, args=[work, folder])
+    process = get_context("fork").Process(target=launch, args=[folder])
     process.start()
     process.join(600)
     assert process.exitcode == 0
@@ -99,6 +114,17 @@ def test_an_error_of_one_process_is_one_of_all(together):
     errors = [(together / f"errors.{rank}").read_text() for rank in (0, 1)]
     assert errors[0] == errors[1]
     assert errors[0].startswith("process 1: row 3 has NaN in column 0")
+
+
+def test_tables_have_one_schema_and_density(together):
+    first, second = (qaffde.load(together / f"table.{rank}") for rank in (0, 1))
+    assert first.schema_.kinds == QAFFDESGD(**MIXED).fit(TABLE).schema_.kinds
+    np.testing.assert_array_equal(first.score_samples(TABLE), second.score_samples(TABLE))
+    one = QAFFDESGD(plan=first.plan_).fit(TABLE)
+    np.testing.assert_allclose(first.score_samples(TABLE), one.score_samples(TABLE), atol=1e-9)
+    errors = [(together / f"mixed.{rank}").read_text() for rank in (0, 1)]
+    assert errors[0] == errors[1]
+    assert "column 'age' has text" in errors[0]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are not listed here")

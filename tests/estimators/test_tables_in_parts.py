@@ -1,7 +1,5 @@
 """Tables in chunks, files, Dask collections and processes: the density of the rows in memory."""
 
-from multiprocessing import get_context
-
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -28,10 +26,9 @@ from qaffde import (
     solve,
     summarize,
 )
-from qaffde.distributed import fit, fit_shard, partial_fit, process_group, sample, score_samples
+from qaffde.distributed import fit, partial_fit, sample, score_samples
 from qaffde.selection.sources import ChunkSource
 from qaffde.streams import blocks, chunks, schemas
-from tests.distributed.test_processes import launched
 from tests.estimators.test_tables import TABLE as LONG
 
 TABLE = LONG[:900].reset_index(drop=True)
@@ -231,35 +228,6 @@ def test_dask_finds_labels_in_all_partitions(lazy):
     assert model.schema_.kinds[0] == Category(sorted(table["region"].unique()))
     with pytest.raises(ValueError, match="not numeric: region; select others first, or leave"):
         fit(QAFFDE(columns=None), lazy(table, 5))
-
-
-# Two processes
-
-
-def work(folder):
-    """What each of two processes does."""
-    with process_group() as peers:
-        model = fit_shard(QAFFDESGD(**GIVEN), TABLE[peers.rank :: 2])
-        model.save(folder / str(peers.rank))
-        try:
-            odd = TABLE.assign(age=TABLE["region"]) if peers.rank else TABLE
-            fit_shard(QAFFDESGD(**GIVEN), odd)
-        except ValueError as error:
-            (folder / f"errors.{peers.rank}").write_text(str(error))
-
-
-def test_two_processes_have_one_schema_and_density(tmp_path, whole):
-    process = get_context("fork").Process(target=launched, args=[work, tmp_path])
-    process.start()
-    process.join(300)
-    assert process.exitcode == 0
-    first, second = (load(tmp_path / str(rank)) for rank in (0, 1))
-    assert first.schema_.kinds == whole.schema_.kinds
-    np.testing.assert_array_equal(first.score_samples(TABLE), second.score_samples(TABLE))
-    assert_same(first, QAFFDESGD(plan=first.plan_).fit(TABLE))
-    errors = [(tmp_path / f"errors.{rank}").read_text() for rank in (0, 1)]
-    assert errors[0] == errors[1]
-    assert "column 'age' has text" in errors[0]
 
 
 # Errors
