@@ -1,6 +1,6 @@
 """Model files: save and load estimators, without running code.
 
-:mod:`qaffde.nn.recipes` and :mod:`qaffde.estimators.recipes` say how classes are written and read.
+``qaffde.nn.recipes`` and ``qaffde.estimators.recipes`` say how classes are written and read.
 """
 
 from qaffde.files.format import FileError

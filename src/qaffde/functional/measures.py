@@ -135,7 +135,7 @@ def gaussian_coefficients(log_weight: Tensor, mean: Tensor, cholesky: Tensor) ->
     """Coefficients (m, K) of the :func:`monomials` in the logarithms of K weighted Gaussians.
 
     All of them at all rows are one product, of one number for each component where whitening
-    takes d. What is small in it is a difference of large numbers, see :func:`is_broad`.
+    takes d. What is small in it is a difference of large numbers, see ``is_broad``.
     """
     d = mean.shape[1]
     rows, columns = torch.triu_indices(d, d, device=mean.device)

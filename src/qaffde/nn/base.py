@@ -74,7 +74,7 @@ class Density(nn.Module, ABC):
         return kept.values[name]
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
-        """The log-density as a formula that is not closed; see :class:`FormulaDensity`."""
+        """The log-density as a formula that is not closed; see ``FormulaDensity``."""
         return Formula(lambda x, density: density.log_prob(x), self)
 
     def expansion(self) -> Any:
