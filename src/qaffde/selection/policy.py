@@ -62,8 +62,9 @@ class SelectionPolicy:
         Variance added to every column of a component.
     mixture_shrinkage, shrinkage_step : float, default=1.0, 4.0
         Rows for each column that the mean covariance is worth in every component, at first, and
-        the factor by which this moves; up to `max_box_columns` columns there is none. Set on Stamps, vertebral, yeast, Cardiotocography, landsat,
-        ALOI and breast_cancer, of which no row is reported.
+        the factor by which this moves; up to `max_box_columns` columns there is none. Set on
+        Stamps, vertebral, yeast, Cardiotocography, landsat, ALOI and breast_cancer, of which no
+        row is reported.
     component_rows : int, default=4
         No mixture has more components than rows over this.
     max_mixture_rows, mixture_iterations, last_iterations : int, default=100_000, 20, 4
