@@ -23,7 +23,7 @@ from experiments.models.shear import ShearedSGD
 from experiments.spaces import SPACES, Choice, Space
 from qaffde import QAFFDE
 from qaffde.baselines import BASELINES, TrainedEstimator
-from qaffde.plot.style import DENSITY, SECOND
+from qaffde.plot.style import DENSITY
 from qaffde.selection import SelectionPolicy
 
 Parameters = dict[str, Any]
@@ -182,7 +182,7 @@ METHODS: dict[str, Method] = {
         "ours",
         ShearedSGD,
         SPACES["qaffde_sgd"],
-        SECOND,
+        "#0072B2",
         "s",
         around_default,
         attributes=(*_FITTED, "ridge"),

@@ -12,7 +12,6 @@ from tests import narrow_models
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
 
-WITHOUT_DENSITY = {"training", "spectrum", "frequencies"}
 STATES = {
     "curve": State((0,), {}, samples=2000),
     "plane": State((0, 1), {}, samples=2000),
@@ -82,14 +81,13 @@ GIVEN = [0.0, 0.5]
 CHOICES = {
     "curve": {"columns": [0]},
     "contours": {},
-    "surface": {},
     "pairs": {},
     "slices": {"columns": [0], "given": {1: GIVEN}},
 }
 
 
 def test_every_picture_of_a_density_is_looked_at():
-    assert CHOICES.keys() == KINDS.keys() - WITHOUT_DENSITY
+    assert CHOICES.keys() == KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", CHOICES)

@@ -127,8 +127,8 @@ CALLS = {
         "every column is in the condition",
     ),
     "plot of nothing": (
-        ["plot", "{model}", "--kind", "training", "-o", "{dir}/p.png"],
-        "QAFFDE was fitted without training steps",
+        ["plot", "{model}", "--kind", "curve", "-o", "{dir}/p.png"],
+        "this shows one column, got 2",
     ),
     "output is the data": (["fit", "{data}", "-o", "{data}"], "would replace the input"),
     "output links to the data": (["fit", "{data}", "-o", "{dir}/link.csv"], "replace the input"),

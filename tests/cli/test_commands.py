@@ -251,7 +251,7 @@ def test_compare_on_kinds_of_columns(qaffde, write, tmp_path):
     assert abs(real - integer) > 0.01  # a density and a mass
 
 
-@pytest.mark.parametrize("kind", ["auto", "slices", "spectrum"])
+@pytest.mark.parametrize("kind", ["auto", "slices"])
 def test_plot(kind, qaffde, model, frame, write, tmp_path):
     pytest.importorskip("matplotlib")
     data = write(frame, tmp_path / "data.csv")

@@ -16,12 +16,7 @@ def plot(
     model: Model,
     *,
     output: Picture,
-    kind: Annotated[
-        str,
-        Option(
-            help="auto, curve, contours, surface, pairs, slices, training, spectrum, frequencies."
-        ),
-    ] = "auto",
+    kind: Annotated[str, Option(help="auto, curve, contours, pairs or slices.")] = "auto",
     data: Annotated[
         str | None, Option(help="Data to show beside the density; - is standard input.")
     ] = None,
@@ -35,7 +30,7 @@ def plot(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Draw a density: curve, contours, surface, all pairs, slices, or how it was fitted."""
+    """Draw a density: curve, contours, all pairs, or slices."""
     from qaffde.files.atomic import replacing
     from qaffde.plot import KINDS, DensityDisplay
     from qaffde.plot.display import natural_kind

@@ -1,4 +1,4 @@
-"""Densities of columns: a curve, contours, a surface, the grid of all pairs, and slices."""
+"""Densities of columns: a curve, contours, the grid of all pairs, and slices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,6 @@ from qaffde.streams.names import column_names
 
 PAIR_POINTS, SLICE_POINTS = 64, 512
 SLICES = (0.1, 0.3, 0.5, 0.7, 0.9)
-FLAT = 0.01
-"""Share of the largest density below which a surface is not drawn: it would hide the floor."""
 MAX_PAIRS = 8
 SPIKE = 0.1
 """Mass of nine cells that is worth a label."""
@@ -198,41 +196,6 @@ class ContourPanel(GridPanel):
             label(
                 ax, f"{percent(mass)} here", (x[j], y[i]), left=bool(j > len(x) / 2), color="white"
             )
-
-
-@dataclass(frozen=True)
-class SurfacePanel(GridPanel):
-    """Density of two columns as a surface, with data on the floor."""
-
-    n_points = 72
-    size = (6.0, 4.8)
-
-    def make_axes(self, plt: Any) -> Any:
-        """Axes of three dimensions."""
-        return plt.figure(figsize=self.size, layout="constrained").add_subplot(projection="3d")
-
-    def draw(self, ax: Any) -> None:
-        """Draw the surface, and contours and data below it."""
-        if ax.name != "3d":
-            raise ValueError('a surface needs axes of three dimensions: projection="3d"')
-        top = marks.ceiling(self.density)
-        floor = -0.3 * top
-        X, Y = np.meshgrid(*self.axes)
-        heights = np.minimum(self.density, top)
-        raised = np.where(heights > FLAT * top, heights, np.nan)
-        style = {"rstride": 1, "cstride": 1, "lw": 0, "antialiased": False}
-        ax.plot_surface(X, Y, raised, cmap=COLORS, vmin=0, vmax=top, **style)
-        ax.contourf(X, Y, heights, 12, zdir="z", offset=floor, cmap=COLORS, alpha=0.35)
-        if self.rows is not None:
-            ax.scatter(*self.rows.T, floor, s=2, lw=0, color=DATA, alpha=0.35)
-        ax.set(xlabel=self.names[0], ylabel=self.names[1], zlabel="density", zlim=(floor, top))
-        ax.set_zticks([tick for tick in ax.get_zticks() if 0 <= tick <= top])
-        ax.view_init(elev=28, azim=-58)
-        for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
-            axis.pane.set_alpha(0.0)
-        ax.grid(visible=False)
-        ax.set_box_aspect(None, zoom=0.9)
-        caption(ax, share_text(self.mass))
 
 
 @dataclass(frozen=True)

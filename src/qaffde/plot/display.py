@@ -7,26 +7,15 @@ from numpy.typing import ArrayLike
 
 from qaffde.estimators.columns import Column
 from qaffde.parameters import check_choice
-from qaffde.plot.densities import (
-    ContourPanel,
-    CurvePanel,
-    PairsPanel,
-    SlicesPanel,
-    SurfacePanel,
-)
-from qaffde.plot.diagnostics import FrequenciesPanel, SpectrumPanel, TrainingPanel
+from qaffde.plot.densities import ContourPanel, CurvePanel, PairsPanel, SlicesPanel
 from qaffde.plot.panels import Panel, Wishes, numbers_of, rows_of
 from qaffde.plot.style import STYLE, import_pyplot
 
 KINDS: dict[str, Any] = {
     "curve": CurvePanel,
     "contours": ContourPanel,
-    "surface": SurfacePanel,
     "pairs": PairsPanel,
     "slices": SlicesPanel,
-    "training": TrainingPanel,
-    "spectrum": SpectrumPanel,
-    "frequencies": FrequenciesPanel,
 }
 """Kinds of pictures, and the panel of each."""
 
@@ -87,10 +76,9 @@ class DensityDisplay:
         X : array-like of shape (n, d), optional
             Data to show beside the density. Without them the view follows draws from it.
         kind : str, default="auto"
-            "curve" of one column with its highest-density regions; "contours" or "surface" of
-            two; "pairs" of all marginals; "slices" of one column where others are given;
-            "training" curve; "spectrum" of the density matrix; "frequencies" of the features.
-            "auto" is a curve, contours or pairs, by the number of columns.
+            "curve" of one column with its highest-density regions; "contours" of two; "pairs" of
+            all marginals; "slices" of one column where others are given. "auto" is a curve,
+            contours or pairs, by the number of columns.
         columns : iterable of int or str, optional
             What to show; all columns by default. Others are integrated out, exactly.
         given : dict of {int or str: float or array-like}, optional

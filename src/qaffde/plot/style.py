@@ -13,7 +13,6 @@ STYLE: dict[Any, Any] = {
 }
 COLORS = "viridis"
 DENSITY = "#D55E00"
-SECOND = "#0072B2"
 DATA = "0.25"
 
 
