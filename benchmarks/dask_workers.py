@@ -4,7 +4,7 @@
     python -m benchmarks.dask_workers report [--results FILE]
 
 Every worker draws the partitions that it adds up, so that no data move but density matrices. The
-plan is given by numbers, and what is timed is all of ``qaffde.distributed.fit``: the pass over
+plan is given by numbers, and what is timed is all of a fit to a ``DaskSource``: the pass over
 the rows, the tree that adds up, and the reading on the client, which no number of workers
 shortens. Numbers of workers take turns, so that whatever else the machine does falls on all of
 them; the medians are compared, and the densities must be the same.
@@ -25,7 +25,7 @@ from benchmarks.commands import run_or_report
 from benchmarks.out_of_core import peak_memory
 from experiments.rows import ROOT, Row, markdown_table, provenance
 from qaffde import QAFFDE, Real
-from qaffde.distributed import fit
+from qaffde.distributed import DaskSource
 
 ROWS = ROOT / "benchmarks/results/dask_workers.jsonl"
 PAGE = ROOT / "docs/cost.md"
@@ -134,9 +134,9 @@ def timed(sizes: Sizes, count: int) -> Timed:
     )
     with cluster, Client(cluster) as client:
         client.wait_for_workers(count)
-        fit(sizes.model(), collection(2 * count * PARTITION, sizes.d), client=client)
+        sizes.model().fit(DaskSource(collection(2 * count * PARTITION, sizes.d), client=client))
         start = time.perf_counter()
-        model = fit(sizes.model(), collection(sizes.n, sizes.d), client=client)
+        model = sizes.model().fit(DaskSource(collection(sizes.n, sizes.d), client=client))
         seconds = time.perf_counter() - start
         threads = max(client.run(torch.get_num_threads).values())
         return Timed(model, seconds, threads, max(client.run(peak_memory).values()))

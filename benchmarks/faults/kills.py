@@ -184,7 +184,7 @@ def start_dask(folder: Path) -> Attempt:
     import dask.array as da
     from distributed import Client, LocalCluster
 
-    from qaffde.distributed import fit
+    from qaffde.distributed import DaskSource
 
     cluster = LocalCluster(
         n_workers=2,
@@ -200,9 +200,8 @@ def start_dask(folder: Path) -> Attempt:
     table = da.from_array(rows, chunks=(5_000, 3))
 
     def fitted() -> QAFFDE:
-        return fit(
-            QAFFDE(400, 0.5, columns=Real(-9, 9), rank=50, random_state=0), table, client=client
-        )
+        model = QAFFDE(400, 0.5, columns=Real(-9, 9), rank=50, random_state=0)
+        return model.fit(DaskSource(table, client=client))
 
     undisturbed = fitted().score_samples(X_WIDE)
     seconds = timed(fitted)

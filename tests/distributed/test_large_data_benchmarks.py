@@ -68,7 +68,7 @@ def test_workers_are_compared(tmp_path, capsys, monkeypatch):
 
     def timed(sizes, count):
         rows = dask_workers.collection(sizes.n, sizes.d)
-        model = dask_workers.fit(sizes.model(), rows)
+        model = sizes.model().fit(dask_workers.DaskSource(rows))
         return dask_workers.Timed(model, clock[count], 1, 300.0)
 
     monkeypatch.setattr(dask_workers, "timed", timed)

@@ -1,15 +1,13 @@
-"""Passes over Dask collections: how many there are, and that one of them says as much as two."""
+"""Passes over Dask collections: how many there are, and what they say of all rows."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from qaffde import QAFFDE, Real
-from qaffde.distributed import fit, score_samples
+from qaffde.distributed import DaskSource, score_samples
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
-dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
 
 N, PARTS = 3000, 10
@@ -26,6 +24,10 @@ def threads():
         yield
 
 
+def fit(model, X, sample_weight=None, **options):
+    return model.fit(DaskSource(X, sample_weight, **options))
+
+
 def counted(loads):
     """Partitions that tell when they are loaded."""
 
@@ -38,17 +40,16 @@ def counted(loads):
 
 
 PASSES = {
-    "two": ({}, {}, 2 * PARTS),
-    "given": ({"bandwidth": 0.5, "columns": Real(-30, 30)}, {}, PARTS + 1),
-    "some settle": ({}, {"sample_partitions": 3}, PARTS + 3),
+    "two": ({}, 2 * PARTS),
+    "given": ({"bandwidth": 0.5, "columns": Real(-30, 30)}, PARTS + 1),
 }
 
 
 @pytest.mark.parametrize("name", PASSES)
 def test_partitions_are_read_as_often_as_is_said(name):
-    parameters, options, expected = PASSES[name]
+    parameters, expected = PASSES[name]
     loads = []
-    model = fit(QAFFDE(**{**SCOTT, **parameters}), counted(loads), **options)
+    model = fit(QAFFDE(**{**SCOTT, **parameters}), counted(loads))
     assert model.sums_.weight == N
     assert len(loads) == expected
     assert set(loads) == set(range(PARTS))
@@ -57,7 +58,7 @@ def test_partitions_are_read_as_often_as_is_said(name):
 def test_a_kept_plan_takes_one_pass():
     loads = []
     model = fit(QAFFDE(**SCOTT, warm_start=True), ROWS)
-    fit(model, counted(loads), sample_partitions=2)
+    fit(model, counted(loads))
     assert len(loads) == PARTS
 
 
@@ -84,20 +85,6 @@ def test_the_box_holds_all_rows(weight):
         model.partial_fit(X + 100.0)
 
 
-OPEN_BOXES = {
-    "no bounds": {"base_measure": "box"},
-    "an open end": {"columns": [Real(None, 20.0), Real(-30, 30)]},
-}
-
-
-@pytest.mark.parametrize("name", OPEN_BOXES)
-def test_some_partitions_do_not_settle_the_ends_of_a_box(name):
-    model = QAFFDE(**SCOTT, **OPEN_BOXES[name])
-    with pytest.raises(ValueError, match="give both ends of all columns, or another base_measure"):
-        fit(model, ROWS, sample_partitions=1)
-    assert not model.__sklearn_is_fitted__()
-
-
 def test_the_gaussian_has_the_moments_of_all_rows():
     model = fit(QAFFDE(**SCOTT, base_measure="gaussian"), ROWS)
     plan, measure = model.plan_, model.plan_.measure
@@ -106,35 +93,14 @@ def test_the_gaussian_has_the_moments_of_all_rows():
     np.testing.assert_allclose(covariance, np.cov(X.T, ddof=0), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("base_measure", ["gaussian", "mixture", "kernel"])
-def test_a_plan_of_some_partitions_is_near_that_of_all(base_measure):
-    parameters = {**SCOTT, "base_measure": base_measure, "features": "sobol"}
-    once = fit(QAFFDE(**parameters), ROWS, sample_partitions=2)
-    twice = fit(QAFFDE(**parameters), ROWS)
-    assert once.plan_.n_rows == 2 * N // PARTS
-    np.testing.assert_allclose(once.bandwidth_, twice.bandwidth_, rtol=0.1)
-    held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
-    assert once.score(held_out) == pytest.approx(twice.score(held_out), abs=0.05)
-
-
-def test_the_untuned_fit_in_one_pass_is_a_good_one():
-    frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b"]), npartitions=PARTS)
-    model = fit(QAFFDE(48, random_state=0), frame, sample_partitions=4)
-    held_out = np.random.default_rng(5).normal(size=(500, 2)) * [1.0, 3.0] + [0.0, 5.0]
-    names = pd.DataFrame(held_out, columns=["a", "b"])
-    whole = QAFFDE(48, random_state=0).fit(X)
-    assert model.score(names) == pytest.approx(whole.score(held_out), abs=0.05)
-
-
-@pytest.mark.parametrize("some", [1, None])
-def test_rows_beyond_given_ends_are_told_in_any_partition(some):
+def test_rows_beyond_given_ends_are_told_in_any_partition():
     rows = X.copy()
     rows[2950, 0] = 50.0
     model = QAFFDE(**SCOTT, columns=[Real(-30.0, 20.0), Real(-30.0, 30.0)], transformation=None)
     with pytest.raises(ValueError, match=r"^partition 9: .*the first is row 250"):
-        fit(model, da.from_array(rows, chunks=(N // PARTS, 2)), sample_partitions=some)
+        fit(model, da.from_array(rows, chunks=(N // PARTS, 2)))
     assert not model.__sklearn_is_fitted__()
-    plan = fit(model, ROWS, sample_partitions=some).plan_
+    plan = fit(model, ROWS).plan_
     ends = plan.location + plan.scale * plan.reach
     np.testing.assert_allclose(ends, [[-30.0, -30.0], [20.0, 30.0]])
 
@@ -144,9 +110,7 @@ def test_a_first_partition_of_one_row_is_no_error():
     given = {**SCOTT, "bandwidth": 0.5, "columns": Real(-30, 30)}
     assert fit(QAFFDE(**given), rows).sums_.weight == N
     with pytest.raises(ValueError, match="fewer than two rows"):
-        fit(QAFFDE(**SCOTT), ROWS[:1], sample_partitions=1)
-    with pytest.raises(ValueError, match="sample_partitions"):
-        fit(QAFFDE(**given), rows, sample_partitions=0)
+        fit(QAFFDE(**SCOTT), ROWS[:1])
 
 
 def test_the_number_of_workers_changes_nothing():
@@ -158,12 +122,8 @@ def test_the_number_of_workers_changes_nothing():
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
-            models = [
-                fit(QAFFDE(48, random_state=0), ROWS, client=client, sample_partitions=some)
-                for some in (None, 2)
-            ]
-            scores = client.gather(client.compute([score_samples(m, ROWS) for m in models]))
-            found.append((models, scores))
-    for one, three in zip(found[0][0], found[1][0], strict=True):
-        np.testing.assert_allclose(one.sums_.rho, three.sums_.rho, rtol=0, atol=1e-12 * N)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=1e-9)
+            model = fit(QAFFDE(48, random_state=0), ROWS, client=client)
+            found.append((model.sums_.rho, client.compute(score_samples(model, ROWS)).result()))
+    (one, scores), (three, others) = found
+    np.testing.assert_allclose(one, three, rtol=0, atol=1e-12 * N)
+    np.testing.assert_allclose(scores, others, rtol=0, atol=1e-9)

@@ -85,7 +85,7 @@ def fit_shard(model: Model, X: ArrayLike, sample_weight: ArrayLike | None = None
     if not isinstance(model, QAFFDESGD):
         raise TypeError(
             f"fit_shard is for QAFFDESGD, got {type(model).__name__}; a QAFFDE of all shards is "
-            "the merge of one of each, or qaffde.distributed.fit on Dask"
+            "the merge of one of each, or its fit to a qaffde.distributed.DaskSource"
         )
     peers = current_peers()
     if peers.size == 1:

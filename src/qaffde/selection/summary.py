@@ -94,11 +94,6 @@ class Moments:
             gaps,
         )
 
-    def scaled(self, factor: float) -> "Moments":
-        """Estimate of the moments of `factor` times as many rows."""
-        weight, count = factor * self.weight, factor * self.count
-        return replace(self, n=round(factor * self.n), weight=weight, count=count)
-
     def standardized(self, location: Tensor, scale: Tensor) -> "Moments":
         """Moments of the rows in the units z = (x − location) / scale."""
         ends, mean = (self.ends - location) / scale, (self.mean - location) / scale
