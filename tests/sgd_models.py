@@ -2,8 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import torch
-from torch.distributions import AffineTransform, ExpTransform
 
 from qaffde import QAFFDESGD, TrainingConfig
 
@@ -26,22 +24,3 @@ def fitted(rows=X, sample_weight=None, training=None, **options):
     """Fit with short trainings, whose settings may be changed."""
     config = TrainingConfig(**SHORT | (training or {}))
     return QAFFDESGD(**FIXED | options, training=config).fit(rows, sample_weight=sample_weight)
-
-
-class Stretch(torch.nn.Module):
-    """Learnable map x ↦ shift + scale · x, as a module that returns a transform."""
-
-    def __init__(self):
-        super().__init__()
-        self.shift = torch.nn.Parameter(torch.zeros(2))
-        self.scale = torch.nn.Parameter(torch.ones(2))
-
-    def forward(self):
-        return AffineTransform(self.shift, self.scale, event_dim=1)
-
-
-class Logarithm(torch.nn.Module):
-    """Nothing to learn; unlike torch's own inverses it can be copied and pickled."""
-
-    def forward(self):
-        return ExpTransform().inv

@@ -16,7 +16,6 @@ from qaffde.files.values import RECIPES
 from qaffde.nn import BornDensity, FourierFeatures, GaussianMeasure, find_born
 from qaffde.training import History
 from tests.file_models import CLOSED, FRAME, MODELS, X, answers, fitted
-from tests.sgd_models import Stretch
 
 pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
@@ -192,11 +191,7 @@ def refused():
     spoilt = copy.deepcopy(fitted("QAFFDE box"))
     find_born(spoilt.density_).factor.data.fill_(np.nan)
     return {
-        "encoder": (
-            QAFFDESGD(transformation=Stretch()),
-            r"Stretch, which is not among the classes",
-        ),
-        "encoder of torch": (
+        "transform of torch": (
             QAFFDESGD(transformation=ExpTransform()),
             r"ExpTransform, which is not among the classes that files may hold; keep such a model",
         ),

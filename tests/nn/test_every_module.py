@@ -59,24 +59,8 @@ def standardized(dtype, seed=0):
     return nn.StandardizedDensity(defensive(dtype, seed), location, 2 + location)
 
 
-class Stretch(torch.nn.Module):
-    """Learnable map x ↦ shift + scale · x, as a module that returns a transform of whole rows."""
-
-    def __init__(self, dtype, seed):
-        super().__init__()
-        self.shift = torch.nn.Parameter(torch.tensor([0.1, -0.2 * seed], dtype=dtype))
-        self.scale = torch.nn.Parameter(torch.tensor([1.5, 0.5], dtype=dtype))
-
-    def forward(self):
-        return AffineTransform(self.shift, self.scale, event_dim=1)
-
-
 def behind_a_transform(dtype, seed=0):
     return nn.TransformedDensity(defensive(dtype, seed), AffineTransform(0.1, 2.0))
-
-
-def behind_a_module(dtype, seed=0):
-    return nn.TransformedDensity(defensive(dtype, seed), Stretch(dtype, seed))
 
 
 def state(dtype, seed=0):
@@ -86,7 +70,7 @@ def state(dtype, seed=0):
 
 DENSITIES = {f"born on {name}": born(measure) for name, measure in MEASURES.items()}
 DENSITIES |= {"defensive": defensive, "standardized": standardized}
-DENSITIES |= {"behind a transform": behind_a_transform, "behind a module": behind_a_module}
+DENSITIES |= {"behind a transform": behind_a_transform}
 LAYERS = {"features": features, "state": state, **DENSITIES}
 MODULES = {**MEASURES, **LAYERS}
 

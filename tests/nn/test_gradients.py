@@ -35,25 +35,12 @@ def standardized():
     return nn.StandardizedDensity(born(), numbers(2), 0.5 + numbers(2))
 
 
-class Stretch(torch.nn.Module):
-    """Learnable map x ↦ shift + scale · x, as a module that returns a transform."""
-
-    def __init__(self):
-        super().__init__()
-        self.shift = torch.nn.Parameter(numbers(2))
-        self.scale = torch.nn.Parameter(0.5 + numbers(2))
-
-    def forward(self):
-        return AffineTransform(self.shift, self.scale, event_dim=1)
-
-
 LAYERS = {
     "features": (features, 2),
     "state": (lambda: nn.DensityMatrix(numbers(2, 5)), 5),
     "defensive": (defensive, 2),
     "standardized": (standardized, 2),
     "behind a transform": (lambda: nn.TransformedDensity(born(), SigmoidTransform()), 2),
-    "behind a module": (lambda: nn.TransformedDensity(born(), Stretch()), 2),
 }
 
 
@@ -87,11 +74,3 @@ def test_a_transform_of_whole_rows_counts_its_jacobian_once():
     for x in (numbers(4, 2), numbers(2, 3, 2), numbers(2)):
         assert torch.allclose(by_column(x), by_row(x))
         assert by_row(x).shape == x.shape[:-1]
-
-
-def test_what_is_encoded_can_be_decoded():
-    x = numbers(4, 2)
-    for encoder in (SigmoidTransform(), Stretch()):
-        z, log_det = nn.encode(encoder, x)
-        assert log_det.shape == (4,)
-        assert torch.allclose(nn.decode(encoder, z), x)

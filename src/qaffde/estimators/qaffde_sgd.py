@@ -1,6 +1,5 @@
 """QAFFDE-SGD: the density matrix of maximum likelihood (paper, Algorithm 3)."""
 
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Self
@@ -9,32 +8,19 @@ from warnings import warn
 import torch
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.distributions import Transform
 
 from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.nn import (
-    BornDensity,
-    Density,
-    Encoder,
-    StandardizedDensity,
-    TransformedDensity,
-    decode,
-    encode,
-    expand,
-)
+from qaffde.nn import TransformedDensity, encode, expand
 from qaffde.parameters import check_inside, generator_from
-from qaffde.selection import ModelSpec, Plan, Source
-from qaffde.selection.likelihood import maximized_state, relative_weight
+from qaffde.selection import ModelSpec, Source
+from qaffde.selection.likelihood import maximized_state
 from qaffde.selection.solver import check_plan
 from qaffde.selection.summary import MemorySource
-from qaffde.training import History, TrainingConfig, hold_out
-from qaffde.training.closed_form import effective_count
-from qaffde.training.joint import train_jointly
+from qaffde.training import History, TrainingConfig
 from qaffde.training.run import Run
-
-BATCH_SIZE = 1024
 
 
 class _Refused:
@@ -81,11 +67,9 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, and known ends of real ones, as in :class:`QAFFDE`.
     transformation : "auto", "normal", None, or torch transform, default="auto"
-        Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform``, or a
-        module that returns one and is trained together with the density matrix, is an invertible
-        map of whole rows. `bandwidth` and known ends are in the units of the code. Marginals,
-        conditionals and probabilities behind such a map are refused. (Inverses of torch, such as
-        ``ExpTransform().inv``, cannot be copied: let a module return them.)
+        Maps of the columns, as in :class:`QAFFDE`. A ``torch.distributions.Transform`` is an
+        invertible map of whole rows. `bandwidth` and known ends are in the units of the code.
+        Marginals, conditionals and probabilities behind such a map are refused.
     ridge : float or "auto", default="auto"
         Share of the largest eigenvalue of G that is added to all of them while training. "auto"
         maximizes the held-out likelihood.
@@ -97,7 +81,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     verbose : bool, default=False
         Print progress.
     training : TrainingConfig, optional
-        Solver, iterations, checkpoint; for a transformation that learns, Adam's settings.
+        Solver, iterations, checkpoint.
     policy, compute : SelectionPolicy, ComputeConfig, optional
         Constants of the search; precision of scoring, and device.
     random_state : int, RandomState instance or None, default=None
@@ -113,7 +97,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     plan_ : Plan
         ``print(model.plan_)`` shows the choices, and the candidates that were compared.
     history_ : list of qaffde.training.History
-        Of the convex solver and, where something else learned, of Adam.
+        Of the convex solver.
     feature_names_in_ : ndarray of str, where X had names
 
     References
@@ -156,11 +140,8 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose), peers=peers)
         seed = peers.first(self._seed)
         values, weight = source.rows(seed)
-        encoder: Encoder | None = self.transformation if self._is_encoded() else None
-        if isinstance(encoder, nn.Module):
-            encoder = deepcopy(encoder).double()
-            peers.share_(list(encoder.parameters()))  # all processes have the same one
-        codes = values if encoder is None else _encode_rows(encoder, values)
+        encoded = isinstance(self.transformation, Transform)
+        codes = _encode_rows(self.transformation, values) if encoded else values
         memory = MemorySource(codes, weight, peers=peers, schema=source.schema)
         summary = memory.summarize(seed, partial(check_inside, spec.ends(codes.shape[1])))
         if self.plan is None:
@@ -173,19 +154,14 @@ class QAFFDESGD(PlanMixin, BornEstimator):
             self.density_ = plan.read(memory.total(partial(plan.sums, self._compute())))
             return self
         Z = plan.standardize(codes)
-        parts = encoder.parameters() if isinstance(encoder, nn.Module) else ()
-        if encoder is not None and any(part.requires_grad for part in parts):
-            born, self.history_ = self._learn(plan, Z, values, encoder, weight, seed, run)
-        else:
-            compute = self._compute()
-            space, state, found = maximized_state(plan, Z, weight, config, compute, seed, run)
-            born, self.history_ = space.density(state).cpu(), [found]
+        fit = maximized_state(plan, Z, weight, config, self._compute(), seed, run)
+        space, state, self.history_ = fit[0], fit[1], [fit[2]]
         if self.history_[-1].stopped_by == "time_limit":
             warn("time_limit has ended the training", ConvergenceWarning, stacklevel=2)
+        born = space.density(state).cpu()
         self.rank_, self.density_ = born.rank, plan.complete(born, summary.moments.count)
-        if encoder is not None:
-            behind = TransformedDensity(self.density_, encoder)
-            self.density_ = behind.requires_grad_(False).eval()
+        if encoded:
+            self.density_ = TransformedDensity(self.density_, self.transformation).eval()
         if (file := run.file("search")) is not None:
             file.remove()
         return self
@@ -199,20 +175,19 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         if not isinstance(self.density_, TransformedDensity):
             return super()._draw(n, generator)
         codes = expand(self.density_.density).sample(n, generator)
-        return decode(self.density_.encoder, codes)
+        return self.density_.transform.inv(codes)
 
     def _kinds(self) -> Any:
         """Kinds that were asked for; in front of a map of whole rows all columns are real."""
-        return None if self._is_encoded() else super()._kinds()
+        return None if isinstance(self.transformation, Transform) else super()._kinds()
 
     def _spec(self, source: Source) -> ModelSpec:
-        if not isinstance(self.transformation, str | Transform | nn.Module | None):
+        if not isinstance(self.transformation, str | Transform | None):
             raise ValueError(
-                f"transformation={self.transformation!r} must be 'auto', 'normal', None, a "
-                "torch.distributions.Transform, or a torch module that returns one when it is "
-                "called without arguments (as zuko's lazy transforms do)"
+                f"transformation={self.transformation!r} must be 'auto', 'normal', None, or a "
+                "torch.distributions.Transform"
             )
-        named = None if self._is_encoded() else self.transformation
+        named = None if isinstance(self.transformation, Transform) else self.transformation
         return spec_of(self, method="likelihood", transformation=named, bounds=source.ends)
 
     def _config(self) -> TrainingConfig:
@@ -227,43 +202,11 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     def _seed(self) -> int:
         return int(torch.randint(2**31, (), generator=generator_from(self.random_state)))
 
-    def _is_encoded(self) -> bool:
-        """Whether the transform is a map of the caller's."""
-        return not isinstance(self.transformation, str | None)
-
-    def _learn(
-        self,
-        plan: Plan,
-        Z: Tensor,
-        inputs: Tensor,
-        encoder: Encoder,
-        weight: Tensor,
-        seed: int,
-        run: Run,
-    ) -> tuple[BornDensity, list[History]]:
-        """The encoder too, by Adam from the convex solution, with rows held out."""
-        config, generator = self._config(), torch.Generator().manual_seed(seed)
-        count = effective_count(weight)
-
-        def around(born: Density) -> Density:
-            inner = StandardizedDensity(plan.defended(born, count), plan.location, plan.scale)
-            return TransformedDensity(inner, encoder)
-
-        chosen, valid = hold_out(len(inputs), config.validation_fraction, generator, few=0)
-        space, state, convex = maximized_state(
-            plan, Z[chosen], weight[chosen], config, self._compute(), seed, run
-        )
-        relative = relative_weight(weight, run)
-        train, held = ((inputs[rows], relative[rows]) for rows in (chosen, valid))
-        loop = config.loop(run.peers.share_of(BATCH_SIZE), run.left)
-        born, history = train_jointly(space, state, around, train, held, loop, generator, run)
-        return born, [convex, history]
-
 
 @torch.no_grad()
-def _encode_rows(encoder: Encoder, rows: Tensor) -> Tensor:
+def _encode_rows(transform: Transform, rows: Tensor) -> Tensor:
     """Codes of shape (n, d) of rows of the same shape, once they are finite."""
-    codes, log_det = encode(encoder, rows)
+    codes, log_det = encode(transform, rows)
     if codes.shape != rows.shape:
         raise ValueError(
             f"transformation turns rows of shape {tuple(rows.shape)} into {tuple(codes.shape)}; "

@@ -64,11 +64,9 @@ NUMBERS = Real | Integer | Periodic
 """Kinds of what a regressor predicts."""
 CHECKED = (
     *(Real, Periodic, Integer, Category, Atom),
-    *(ComputeConfig, TensorTrainConfig, TrainingConfig),
+    *(ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig),
 )
 """Classes that check all of their parameters."""
-RETIRED = ("map_trial_rows",)
-"""Constants of policies in older files, which have no effect now."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -189,13 +187,6 @@ RECIPES |= {
     ),
     "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
     **{kind.__name__: Recipe(kind) for kind in CHECKED},
-    "SelectionPolicy": Recipe(
-        SelectionPolicy,
-        make=lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in RETIRED}),
-        take=vars,
-        required=(),
-        **dict.fromkeys((*vars(SelectionPolicy()), *RETIRED), anything),
-    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),

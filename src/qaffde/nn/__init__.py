@@ -24,7 +24,7 @@ from qaffde.nn.features import (
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
 from qaffde.nn.table import TableDensity
 from qaffde.nn.tensor_train import TensorTrain
-from qaffde.nn.transformed import Encoder, TransformedDensity, decode, encode
+from qaffde.nn.transformed import TransformedDensity, encode
 
 __all__ = [
     "AtomColumn",
@@ -45,7 +45,6 @@ __all__ = [
     "DefensiveDensity",
     "Density",
     "DensityMatrix",
-    "Encoder",
     "Factor",
     "FactoredMixture",
     "FourierFeatures",
@@ -61,7 +60,6 @@ __all__ = [
     "TensorTrain",
     "TransformedDensity",
     "WaveBasis",
-    "decode",
     "encode",
     "expand",
     "find_born",

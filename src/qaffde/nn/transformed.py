@@ -1,15 +1,12 @@
 """A density behind an invertible map."""
 
-from collections.abc import Callable
 from typing import NoReturn
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Transform
 
 from qaffde.nn.base import Density
-
-Encoder = Transform | nn.Module | Callable[[], Transform]
 
 
 class TransformedDensity(Density):
@@ -21,8 +18,8 @@ class TransformedDensity(Density):
     ----------
     density : Density
         Of z.
-    encoder : torch.distributions.Transform, or module that returns one when it is called
-        f. Lazy transforms of zuko are such modules, and their parameters can learn.
+    transform : torch.distributions.Transform
+        f.
 
     Examples
     --------
@@ -35,37 +32,28 @@ class TransformedDensity(Density):
     tensor([0.5000])
     """
 
-    def __init__(self, density: Density, encoder: Encoder) -> None:
+    def __init__(self, density: Density, transform: Transform) -> None:
         super().__init__()
-        self.density = density
-        self.encoder = encoder
+        self.density, self.transform = density, transform
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density of shape (...) at x of shape (..., d), −∞ where f has no finite value."""
-        z, log_det = encode(self.encoder, x)
+        z, log_det = encode(self.transform, x)
         log_p = self.density.log_prob(z) + log_det
         return log_p.masked_fill(~z.isfinite().all(-1), -torch.inf)
 
     def expansion(self) -> NoReturn:
         """Refused: there is no closed form."""
         raise ValueError(
-            "behind an encoder nothing can be integrated or conditioned in closed form; fit "
-            "without encoder, or count draws of sample"
+            "behind a transform of whole rows nothing can be integrated or conditioned in closed "
+            "form; fit without it, or count draws of sample"
         )
 
 
-def encode(encoder: Encoder, x: Tensor) -> tuple[Tensor, Tensor]:
+def encode(transform: Transform, x: Tensor) -> tuple[Tensor, Tensor]:
     """Code z of shape (..., d) and log-determinant of shape (...)."""
-    transform = encoder if isinstance(encoder, Transform) else encoder()
     z = transform(x)
     log_det = transform.log_abs_det_jacobian(x, z)
     if log_det.ndim == x.ndim:
         return z, log_det.sum(-1)  # column by column
     return z, log_det.expand(x.shape[:-1])
-
-
-@torch.no_grad()
-def decode(encoder: Encoder, z: Tensor) -> Tensor:
-    """Points x of shape (n, d) of codes z."""
-    transform = encoder if isinstance(encoder, Transform) else encoder()
-    return transform.inv(z)

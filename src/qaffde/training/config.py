@@ -79,8 +79,8 @@ class TrainingConfig:
     initialization : {"closed_form", "random"}, default="closed_form"
         Of the density matrix: by Algorithm 2, or at random.
     max_steps, batch_size, learning_rate : default=2000, "auto", 3e-3
-        Of Adam, where an encoder or features learn; the rate falls linearly to 1e-5. Batches are
-        of 1024 rows for densities and 256 for classifiers.
+        Of Adam, where an encoder or features learn; the rate falls linearly to 1e-5. Batches of
+        a classifier are of 256 rows.
     weight_decay, clip_norm : default=0.0, 10.0
         Decoupled, as in AdamW; largest norm of its gradient, or None.
     validation_fraction, patience : default=0.1, 10
