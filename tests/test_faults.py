@@ -161,11 +161,19 @@ def test_a_run_goes_on_where_it_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(faults, "tried", counting)
     monkeypatch.setattr(faults, "PART", 2)
     faults.main(["run", "--out", str(out)])
-    first, *_ = out.read_text().splitlines(keepends=True)
-    out.write_text(first)
-    faults.main(["run", "--resume", "--out", str(out)])
-    assert numbers == [0, 1, 2, 2]
-    assert [row["tried"] for row in read_rows(out)] == [2, 1]
+    lines = out.read_text().splitlines(keepends=True)
+    for left, again in zip(lines, [[2], [0, 1]], strict=True):
+        out.write_text(left)
+        numbers.clear()
+        faults.main(["run", "--resume", "--out", str(out)])
+        assert numbers == again
+        assert sorted(row["tried"] for row in read_rows(out)) == [1, 2]
+
+
+def test_attempts_that_no_row_stands_for():
+    rows = [{"begin": 3, "tried": 2}, {"begin": 8, "tried": 1}]
+    assert list(faults.missing(12, 2, rows)) == [(0, 2), (2, 1), (5, 2), (7, 1), (9, 2), (11, 1)]
+    assert list(faults.missing(3, 5, [])) == [(0, 3)]
 
 
 def test_the_published_table_is_that_of_the_rows(tmp_path):

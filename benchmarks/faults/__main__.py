@@ -5,7 +5,8 @@
     python -m benchmarks.faults report [--results FILE]
 
 Each kind prints how many were tried and how many held, and leaves a row for every few hundred of
-them; with ``--resume`` those in the file count. ``report`` writes the table of docs/faults.md from
+them; with ``--resume`` those in the file are not tried again: remove a row to try its attempts
+again. ``report`` writes the table of docs/faults.md from
 the rows. The run fails if anything did not hold.
 """
 
@@ -54,13 +55,23 @@ def count(kind: Kind, budget: str) -> int:
     return max(1, round(kind.share * (n_kills if kind.is_kill else n_inputs)))
 
 
+def missing(n: int, size: int, rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    """Begin and length of the parts, of at most `size`, of n attempts that no row stands for."""
+    done = {k for row in rows for k in range(row["begin"], row["begin"] + row["tried"])}
+    begin = 0
+    while begin < n:
+        end = next((k for k in range(begin, n) if k in done or k == begin + size), n)
+        if end > begin:
+            yield begin, end - begin
+        begin = max(end, begin + 1)
+
+
 def run(kinds: Sequence[Kind], budget: str, seed: int, old: Sequence[Row] = ()) -> Iterator[Row]:
     """Rows of at most PART attempts of each kind, beyond those of `old` rows."""
     for kind in kinds:
-        done, n = sum(row["tried"] for row in old if row["kind"] == kind.name), count(kind, budget)
-        while done < n:
-            row = tried(kind, min(KILLS if kind.is_kill else PART, n - done), seed, done)
-            done += row["tried"]
+        own = [row for row in old if row["kind"] == kind.name]
+        for part in missing(count(kind, budget), KILLS if kind.is_kill else PART, own):
+            row = tried(kind, part[1], seed, part[0])
             print(f"{kind.name}: {row['tried']} tried, {row['held']} held", flush=True)
             for what, times in row["outcomes"].items():
                 if what not in kind.fine:

@@ -85,6 +85,7 @@ def tried(kind: Kind, n: int, seed: int = 0, begin: int = 0) -> Row:
     held = sum(count for what, count in counts.items() if what in kind.fine)
     return {
         "kind": kind.name,
+        "begin": begin,
         "tried": n,
         "held": held,
         "outcomes": dict(sorted(counts.items())),

@@ -15,7 +15,7 @@ from qaffde.files.fields import Fields
 from qaffde.files.values import RECIPES
 from qaffde.nn import BornDensity, FourierFeatures, GaussianMeasure, find_born
 from qaffde.training import History
-from tests.file_models import CLOSED, FRAME, MODELS, X, answers, fitted
+from tests.file_models import BRIEF, CLOSED, FRAME, MODELS, X, answers, fitted
 
 pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
@@ -245,11 +245,26 @@ def test_a_configuration_of_fewer_constants_has_the_others_as_usual():
     assert make(Fields("SelectionPolicy", {"few_rows": 5})) == SelectionPolicy(few_rows=5)
 
 
-def test_tensors_lie_in_memory_as_those_of_the_fit(tmp_path):
+def tensors_of(item):
+    """Tensors of a density, those of its terms too."""
+    found = dict(item.state_dict())
+    lines = getattr(getattr(item, "density", None), "lines", None)
+    for k, term in enumerate(lines.terms if lines else ()):
+        found |= {f"{k}.{name}": t for name, t in vars(term).items() if torch.is_tensor(t)}
+    return found
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+def test_tensors_lie_in_memory_as_those_of_the_fit(is_table, tmp_path):
     """Else sums go in another order, and scores differ in the last bit."""
     rows = np.random.default_rng(0).normal(size=(37, 6))
-    model = QAFFDE(6, 0.7, base_measure="mixture", random_state=0).fit(rows)
-    model.save(tmp_path / "model")
-    found = qaffde.load(tmp_path / "model").density_.state_dict()
-    for name, tensor in model.density_.state_dict().items():
+    rows = np.where(rows > 1.5, np.nan, rows) if is_table else rows
+    model = QAFFDE(6, 0.7, base_measure="mixture", random_state=0)
+    if is_table:
+        model.set_params(n_features="auto", bandwidth="auto", policy=BRIEF)
+    model.fit(rows).save(tmp_path / "model")
+    kept, found = map(tensors_of, (model.density_, qaffde.load(tmp_path / "model").density_))
+    assert kept.keys() == found.keys()
+    assert any(tensor.mT.is_contiguous() for tensor in kept.values() if tensor.ndim > 1)
+    for name, tensor in kept.items():
         assert tensor.stride() == found[name].stride(), name

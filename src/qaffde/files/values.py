@@ -3,8 +3,8 @@
 A header lists objects, each after those that it refers to. A value is plain (None, bool, number,
 text or a list of values) or an object with one tag: ``{"float": "nan"}``, ``{"tuple": [...]}``,
 ``{"dict": {...}}``, ``{"texts": [...]}`` (an array of them), ``{"array": name}`` and
-``{"tensor": name}`` (in the file's tensors), ``{"complex": name}`` (a tensor of pairs),
-``{"object": number}`` (earlier in the list).
+``{"tensor": name}`` (in the file's tensors), ``{"turned": name}`` (its last two axes swapped),
+``{"complex": name}`` (a tensor of pairs), ``{"object": number}`` (earlier in the list).
 """
 
 import math
@@ -137,10 +137,13 @@ class Writer:
                 return {"texts": [str(item) for item in value], "object": value.dtype.kind == "O"}
             case np.ndarray():
                 return {"array": self._keep(value, where)}
-            case Tensor():
-                tag = "complex" if value.is_complex() else "tensor"
-                plain = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
-                return {tag: self._keep(plain.detach().cpu().numpy(), where)}
+            case Tensor() if value.is_complex():
+                pairs = torch.view_as_real(value.resolve_conj())
+                return {"complex": self.value(pairs.contiguous(), where)["tensor"]}
+            case Tensor():  # as it lies in memory: the order of sums decides on their last bits
+                turned = value.ndim > 1 and value.mT.is_contiguous() > value.is_contiguous()
+                plain = (value.mT if turned else value).detach().cpu().numpy()
+                return {"turned" if turned else "tensor": self._keep(plain, where)}
         return {"object": self.add(value, where)}
 
     def _keep(self, array: NDArray[Any], where: str) -> str:
@@ -226,6 +229,9 @@ class Reader:
                 return self._taken(name)
             case {"tensor": str(name), **rest} if not rest:
                 return _torch(self._taken(name))
+            case {"turned": str(name), **rest} if not rest:
+                if (array := self._taken(name)).ndim > 1:
+                    return _torch(array).mT
             case {"complex": str(name), **rest} if not rest:
                 pairs = _torch(self._taken(name))
                 if pairs.ndim and pairs.shape[-1] == 2 and pairs.is_floating_point():

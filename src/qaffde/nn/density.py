@@ -254,7 +254,7 @@ class DefensiveDensity(FormulaDensity):
         self.density = density
         self.epsilon = epsilon
         self.register_buffer("mean", mean)
-        self.register_buffer("cholesky", torch.linalg.cholesky(covariance).contiguous())
+        self.register_buffer("cholesky", torch.linalg.cholesky(covariance))
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """Logarithm of the sum, finite for every finite point."""
