@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments import figures, page, real, tables
-from experiments.config import DensityConfig, TablesConfig
+from experiments import figures, page, real, regression, tables
+from experiments.config import DensityConfig, RegressionConfig, TablesConfig
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
 from experiments.images import recipes
@@ -187,12 +187,21 @@ def _tables(budget: str, rows: Path | None) -> Part:
     return Part(text, {}, real.tables_section(measured, config), others=measured)
 
 
+def _regression(budget: str, rows: Path | None) -> Part:
+    config = find_experiment("regression").config()
+    assert isinstance(config, RegressionConfig)
+    measured = tuple({row["id"]: row for row in _read("regression", budget, rows)}.values())
+    text = regression.regression_page(measured, config, tables.rebuild("regression", budget))
+    return Part(text, {}, regression.regression_section(measured, config), others=measured)
+
+
 READERS: dict[str, Callable[[str, Path | None], Part]] = {
     "planar": _planar,
     "dimensions": _dimensions,
     "kernel": _kernel,
     "images": _images,
     "tables": _tables,
+    "regression": _regression,
 }
 
 
