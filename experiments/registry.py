@@ -123,8 +123,13 @@ def _tables(budget: str, selection: Selection) -> Sequence[Cell]:
 
 
 def _regression(budget: str, selection: Selection) -> Sequence[Cell]:
-    chosen = {"sets": selection.sets, "methods": selection.methods, "seeds": selection.seeds}
-    return regression_cells(load_config("regression", RegressionConfig), budget, **chosen)
+    return regression_cells(
+        load_config("regression", RegressionConfig),
+        budget,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+    )
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -252,10 +252,14 @@ class Comparison:
         have = {row["method"] for row in self.rows if row["set"] in names}
         return [method for method in METHODS if method in have]
 
+    def published(self, name: str) -> dict[str, float]:
+        """Published figures of a set."""
+        place = self.config.sets.index(name)
+        return {who: figures[place] for who, figures in self.config.published.items()}
+
     def best_published(self, name: str) -> tuple[float, str]:
         """Lowest published figure of a set, and whose it is."""
-        place = self.config.sets.index(name)
-        return min((figures[place], who) for who, figures in self.config.published.items())
+        return min((figure, who) for who, figure in self.published(name).items())
 
     def seconds(self, name: str, method: str) -> str:
         """Mean processor seconds of a fit."""
@@ -300,10 +304,7 @@ def regression_page(rows: Sequence[Row], config: RegressionConfig, rebuild: str)
             markdown_table(
                 ["set", *config.published],
                 [
-                    [
-                        name,
-                        *(f"{v[config.sets.index(name)]:.2f}" for v in config.published.values()),
-                    ]
+                    [name, *map("{:.2f}".format, results.published(name).values())]
                     for name in names
                 ],
             ),
