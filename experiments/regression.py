@@ -247,6 +247,11 @@ class Comparison:
         error = stdev(found) / len(found) ** 0.5 if len(found) > 1 else 0.0
         return f"{mean(found):.{digits}f} ± {error:.{digits}f}"
 
+    def mean(self, name: str, method: str, metric: str) -> float | None:
+        """Mean over splits; None where nothing was measured."""
+        found = self.values(name, method, metric)
+        return mean(found) if found else None
+
     def methods(self, names: Sequence[str]) -> list[str]:
         """Methods that have rows of some sets."""
         have = {row["method"] for row in self.rows if row["set"] in names}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments import figures, page, real, regression, tables
 from experiments.config import DensityConfig, RegressionConfig, TablesConfig
+from experiments.headline import headline
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
 from experiments.images import recipes
@@ -23,7 +24,7 @@ from experiments.rows import ROOT, Row, read_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DOCS = ROOT / "docs"
+DOCS, README = ROOT / "docs", ROOT / "README.md"
 PAGE = "results.html"
 
 
@@ -93,6 +94,9 @@ def report(
             for (place, marker), text in part.excerpts.items():
                 fill(ROOT / place, marker, text)
                 paths.append(ROOT / place)
+    if folder == DOCS and rows is None:
+        fill(README, "headline", headline())
+        paths.append(README)
     return [*paths, write_page(parts, budget, folder / PAGE)]
 
 
@@ -140,7 +144,6 @@ def _planar(budget: str, rows: Path | None) -> Part:
         drawn if results.pictures else {},
         page.planar_section(results, title),
         results,
-        excerpts={("README.md", "planar"): tables.planar_excerpt(results)},
     )
 
 
