@@ -216,6 +216,9 @@ def _summary(row: Row) -> str:
     if row["experiment"] == "tables":
         likelihood = f"log-likelihood {metrics['log_likelihood']:.4f}"
         return f"{head}: {likelihood}, fit {row['fit_cpu_seconds']:.1f} s"
+    if row["experiment"] == "regression":
+        found = [f"{key} {value:.4g}" for key, value in metrics.items() if value is not None]
+        return f"{head}: {', '.join(found)}, fit {row['fit_cpu_seconds']:.1f} s"
     return (
         f"{head}: Spearman {metrics['spearman']:.4f}, MAE {metrics['mean_absolute_error']:.5f}, "
         f"fit {row['fit_seconds']:.1f} s"

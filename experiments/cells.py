@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from filelock import FileLock  # comes with torch
 
+from experiments.attempts import attempt
 from experiments.rows import Row, read_rows
 
 
@@ -78,6 +80,50 @@ class Cell(Protocol):
 
         A row is yielded while its task is claimed.
         """
+
+
+@dataclass(frozen=True)
+class SingleRow(Cell):
+    """A cell of one row: a method on a set, with a seed."""
+
+    budget_name: str
+    set: str
+    method: str
+    seed: int
+
+    experiment: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return f"{self.method} on {self.set}, seed {self.seed}"
+
+    def extent(self) -> tuple[Any, ...]:
+        """What else decides the row."""
+        return ()
+
+    def notes(self) -> Row:
+        """What else the row says of itself."""
+        return {}
+
+    @abstractmethod
+    def measured(self) -> Row:
+        """Status and figures of the row."""
+
+    def tasks(self) -> list[str]:
+        """Identity of the only row."""
+        place = [self.budget_name, self.set, self.method, self.seed]
+        return [identity(self.experiment, place, *self.extent())]
+
+    def run(self, ledger: Ledger) -> Iterator[Measured]:
+        """Measure the row if it is not there."""
+        [task] = self.tasks()
+        with ledger.claim(task) as known:
+            if known is None:
+                row: Row = {"id": task, "experiment": self.experiment, "budget": self.budget_name}
+                row |= {key: getattr(self, key) for key in ("set", "method", "seed")}
+                row |= {"stage": "final", "trial": None, **self.notes()}
+                yield Measured(attempt(row, self.measured))
 
 
 def identity(*parts: Any) -> str:

@@ -164,6 +164,38 @@ class TablesConfig:
     optional_methods: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class RegressionBudget:
+    """How many of the standard splits are measured."""
+
+    n_splits: int
+
+
+@dataclass(frozen=True)
+class RegressionConfig:
+    """The comparison of regressions.
+
+    Parameters
+    ----------
+    title : str
+    sets, methods : tuple of str
+        Whose y is a real number.
+    integer_sets, integer_methods : tuple of str
+        Whose y is a whole number.
+    published : dict of {str: list of float}
+        Figures of others, in the order of `sets`.
+    budgets : dict of {str: RegressionBudget}
+    """
+
+    title: str
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+    integer_sets: tuple[str, ...]
+    integer_methods: tuple[str, ...]
+    published: Mapping[str, Any]
+    budgets: Mapping[str, RegressionBudget]
+
+
 def load_config(name: str, cls: type[T]) -> T:
     """The configuration that ships under a name."""
     return parse_config((CONFIGS / f"{name}.toml").read_text(encoding="utf-8"), cls, name)

@@ -8,7 +8,7 @@ the shorter one ended.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
-from experiments.attempts import attempt
-from experiments.cells import Cell, Ledger, Measured, identity
+from experiments.cells import SingleRow
 from experiments.config import TablesConfig
 from experiments.markup import Section, sortable_table
 from experiments.real_sets import split_table
@@ -101,16 +100,13 @@ FITTED = ("base_measure", "n_fourier_features", "bond", "n_components", "bandwid
 
 
 @dataclass(frozen=True)
-class TableCell(Cell):
+class TableCell(SingleRow):
     """One method on one table; `seconds` are the processor time of a flow, else 0."""
 
-    budget_name: str
-    set: str
-    method: str
-    seed: int
     max_train: int
     seconds: int
     scratch: Path
+    experiment = "tables"
 
     @property
     def label(self) -> str:
@@ -118,22 +114,16 @@ class TableCell(Cell):
         limit = f", {self.seconds} s" if self.seconds else ""
         return f"{self.method}{limit} on {self.set}"
 
-    def tasks(self) -> list[str]:
-        """Identity of the only row."""
-        place = [self.budget_name, self.set, self.method, self.seed]
-        return [identity("tables", place, self.max_train, self.seconds)]
+    def extent(self) -> tuple[Any, ...]:
+        """Most rows to train on, and seconds."""
+        return self.max_train, self.seconds
 
-    def run(self, ledger: Ledger) -> Iterator[Measured]:
-        """Measure the row if it is not there."""
-        [task] = self.tasks()
-        with ledger.claim(task) as known:
-            if known is None:
-                row: Row = {"id": task, "experiment": "tables", "budget": self.budget_name}
-                row |= {key: getattr(self, key) for key in ("set", "method", "seed")}
-                row |= {"stage": "final", "trial": None, "limit": self.seconds or None}
-                yield Measured(attempt(row, self._measured))
+    def notes(self) -> Row:
+        """The limit of a flow."""
+        return {"limit": self.seconds or None}
 
-    def _measured(self) -> Row:
+    def measured(self) -> Row:
+        """Log-likelihood of the test rows."""
         train, test = split_table(self.set, self.seed, self.max_train)
         fit = self._flow if self.seconds else self._estimator
         scores, found = fit(train)

@@ -9,6 +9,7 @@ from experiments.config import (
     BUDGETS,
     DensityConfig,
     KernelConfig,
+    RegressionConfig,
     TablesConfig,
     load_config,
 )
@@ -17,6 +18,7 @@ from experiments.images.cells import image_cells
 from experiments.images.config import ImageConfig
 from experiments.kernel import kernel_cells
 from experiments.real import table_cells
+from experiments.regression import regression_cells
 from experiments.rows import RESULTS
 from experiments.runner import Files, Listener, finished, run_cells
 from experiments.search import open_storage
@@ -46,6 +48,9 @@ class Selection:
     scratch: Path | None = None
 
 
+Config = DensityConfig | KernelConfig | ImageConfig | TablesConfig | RegressionConfig
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What one name stands for.
@@ -61,7 +66,7 @@ class Experiment:
     """
 
     summary: str
-    config: Callable[[], DensityConfig | KernelConfig | ImageConfig | TablesConfig]
+    config: Callable[[], Config]
     cells: Callable[[str, Selection], Sequence[Cell]] = field(repr=False)
 
     @property
@@ -117,6 +122,16 @@ def _tables(budget: str, selection: Selection) -> Sequence[Cell]:
     )
 
 
+def _regression(budget: str, selection: Selection) -> Sequence[Cell]:
+    return regression_cells(
+        load_config("regression", RegressionConfig),
+        budget,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "planar": Experiment(
         "nine planar densities, Tables 1 and 2, the mesh and the scatter figure",
@@ -142,6 +157,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         "ten real tables by the likelihood of test rows",
         lambda: load_config("tables", TablesConfig),
         _tables,
+    ),
+    "regression": Experiment(
+        "nine UCI regression sets by the likelihood of test rows",
+        lambda: load_config("regression", RegressionConfig),
+        _regression,
     ),
 }
 

@@ -6,8 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments import figures, page, real, tables
-from experiments.config import DensityConfig, TablesConfig
+from experiments import figures, page, real, regression, tables
+from experiments.config import DensityConfig, RegressionConfig, TablesConfig
+from experiments.headline import headline
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
 from experiments.images import recipes
@@ -23,7 +24,7 @@ from experiments.rows import ROOT, Row, read_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DOCS = ROOT / "docs"
+DOCS, README = ROOT / "docs", ROOT / "README.md"
 PAGE = "results.html"
 
 
@@ -93,6 +94,9 @@ def report(
             for (place, marker), text in part.excerpts.items():
                 fill(ROOT / place, marker, text)
                 paths.append(ROOT / place)
+    if folder == DOCS and rows is None:
+        fill(README, "headline", headline())
+        paths.append(README)
     return [*paths, write_page(parts, budget, folder / PAGE)]
 
 
@@ -140,7 +144,6 @@ def _planar(budget: str, rows: Path | None) -> Part:
         drawn if results.pictures else {},
         page.planar_section(results, title),
         results,
-        excerpts={("README.md", "planar"): tables.planar_excerpt(results)},
     )
 
 
@@ -187,12 +190,21 @@ def _tables(budget: str, rows: Path | None) -> Part:
     return Part(text, {}, real.tables_section(measured, config), others=measured)
 
 
+def _regression(budget: str, rows: Path | None) -> Part:
+    config = find_experiment("regression").config()
+    assert isinstance(config, RegressionConfig)
+    measured = tuple({row["id"]: row for row in _read("regression", budget, rows)}.values())
+    text = regression.regression_page(measured, config, tables.rebuild("regression", budget))
+    return Part(text, {}, regression.regression_section(measured, config), others=measured)
+
+
 READERS: dict[str, Callable[[str, Path | None], Part]] = {
     "planar": _planar,
     "dimensions": _dimensions,
     "kernel": _kernel,
     "images": _images,
     "tables": _tables,
+    "regression": _regression,
 }
 
 

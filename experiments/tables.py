@@ -47,6 +47,7 @@ def planar_page(results: Results, title: str, budget: str) -> str:
     paper = paper_figures()["planar"]
     parts = [
         f"# {title}",
+        f"Untuned, tuned, and the best of the others.\n\n{planar_excerpt(results)}",
         _preamble(results, "planar", budget),
         *(
             f"## {METRICS[metric]}\n\n{METRIC_NOTES[metric]} {BOLD[metric in paper]}\n\n"
