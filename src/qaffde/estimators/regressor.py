@@ -19,12 +19,14 @@ from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
 from qaffde.parameters import Seed, check_count, check_share, generator_from
 from qaffde.schema import Schema
-from qaffde.selection.summary import FAR, MIN_DIGITS, moved_nearer
+from qaffde.selection.policy import DEFAULT_POLICY, MIN_DIGITS
+from qaffde.selection.summary import moved_nearer
 from qaffde.training import TrainingConfig
 from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
+FAR = DEFAULT_POLICY.far_spread
 BLOCK = 64
 """Rows whose densities are computed at once."""
 WIDEST = 1e4
