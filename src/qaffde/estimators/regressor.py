@@ -340,8 +340,8 @@ class Inputs:
     def of(cls, rows: Tensor, weight: Tensor, schema: Schema | None) -> "Inputs":
         """Inputs of rows (n, d) with weights (n,)."""
         kinds = (Real(),) * rows.shape[1] if schema is None else schema.kinds
-        near = torch.stack([moved_nearer(x, weight) for x in rows.T], 1)
-        units = [mean_and_deviation(x[~x.isnan()]) for x in near.T]
+        columns = moved_nearer(rows, weight).T
+        units = [mean_and_deviation(x[~x.isnan()]) for x in columns]
         location, scale = torch.tensor(units, dtype=torch.float64).T
         overflows = ~(location + scale).isfinite()
         if overflows.any():
@@ -387,7 +387,7 @@ def _near_target(kind: Kind, y: Tensor, weight: Tensor) -> tuple[Target, Tensor]
         return Target.of(kind, y), y
     plain = Target(kind)
     z = plain.encode(y)[0]
-    near = moved_nearer(z, weight)
+    near = moved_nearer(z[:, None], weight)[:, 0]
     moved = plain.decode(near)
     moved = moved.round() if isinstance(kind, Integer) else moved
     y = torch.where(near == z, y, moved)

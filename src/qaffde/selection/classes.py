@@ -274,8 +274,7 @@ def principal_frame(
 
 def _with_near_values(summary: Summary, policy: SelectionPolicy) -> Summary:
     """The summary, values that few rows have far from all others moved nearer to them."""
-    columns = [moved_nearer(x, summary.weight, policy) for x in summary.rows.T]
-    rows = torch.stack(columns, 1)
+    rows = moved_nearer(summary.rows, summary.weight, policy)
     if rows.equal(summary.rows):
         return summary
     near = Moments.of(rows, summary.weight)

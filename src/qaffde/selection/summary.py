@@ -423,11 +423,16 @@ def robust_units(
 
 
 def moved_nearer(x: Tensor, weight: Tensor, policy: SelectionPolicy = DEFAULT_POLICY) -> Tensor:
-    """Values (n,) of a column, those that few rows have far from all others moved nearer.
+    """Rows (n, d) with values that few of them have far from all others moved nearer.
 
     Far are those that :func:`robust_units` takes for far, if at most one row in a hundred, or one
     row, has them. They are moved to the distance from which values are far. NaN stays.
     """
+    return torch.stack([_moved_nearer(column, weight, policy) for column in x.T], 1)
+
+
+def _moved_nearer(x: Tensor, weight: Tensor, policy: SelectionPolicy) -> Tensor:
+    """The same of one column (n,)."""
     known = ~x.isnan()
     values, own = x[known], weight[known]
     if not len(values):
