@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch.distributions import MultivariateNormal
@@ -239,12 +240,39 @@ def test_a_final_average_goes_on_from_the_one_that_was_judged(data):
     assert final.log_density(data).mean() > judged.log_density(data).mean()
 
 
+def test_sums_of_a_mixture_give_back_its_moments(data, start):
+    rows = Monomials(data)
+    count, mean, scatter = rows.moments(rows.sums_of_mixture(start))
+    torch.testing.assert_close(count, start.weights * len(data))
+    torch.testing.assert_close(mean, start.means)
+    torch.testing.assert_close(scatter / count[:, None, None], start.covariances)
+
+
+def test_sums_over_some_rows_stand_for_those_of_all(data, start):
+    part, twice = Monomials(data[:500]), Monomials(data)
+    value, sums = twice.expectation(start, slice(500))
+    expected, own = part.expectation(start)
+    assert value == pytest.approx(expected, abs=1e-12)
+    torch.testing.assert_close(sums, 4 * own)
+
+
 def test_float32_costs_digits_only(data, start):
     (value, sums), (single, rough) = (
         Monomials(data, dtype=dtype).expectation(start) for dtype in (torch.float64, torch.float32)
     )
     assert single == pytest.approx(value, abs=1e-5)
     torch.testing.assert_close(rough, sums, atol=1e-3, rtol=1e-4)
+
+
+def test_a_start_is_ahead_of_as_many_iterations_over_all_rows():
+    rows = standardized(torch.as_tensor(random_gmm(3, 0.2).sample(8000, 1)))
+    begin = start_mixture(Monomials(rows), 16, generator(), prior=PRIOR)
+    clusters = KMeans(16, n_init=1, max_iter=10, random_state=0).fit(rows.numpy())
+    plain = GaussianMixture(16, means_init=clusters.cluster_centers_, max_iter=4, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        plain.fit(rows.numpy())
+    assert begin.log_density(rows).mean() > plain.score(rows.numpy())
 
 
 def test_of_two_starts_the_more_likely_goes_on():

@@ -1,16 +1,16 @@
 r"""Base measures fitted to rows: the box, the Gaussian and mixtures of Gaussians.
 
 A Gaussian is linear in 1, z and the products of two columns, so that all components at all rows
-are one matrix product, and so are their moments. Expectation–maximization begins with plain
-iterations; extrapolated ones follow.
+are one matrix product, and so are their moments. Expectation–maximization begins with passes over
+mini-batches in float32, after each of which all components move (Cappé and Moulines, 2009);
+iterations over all rows, extrapolated, follow.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +24,7 @@ from qaffde.selection.policy import (
     DEFAULT_POLICY,
     LOG_NOTHING,
     SINGLE_REACH,
+    SINGLE_RIDGE,
     SelectionPolicy,
 )
 from qaffde.selection.summary import Moments
@@ -206,28 +207,34 @@ class Monomials:
         self.rows, self.columns = torch.triu_indices(Z.shape[1], Z.shape[1])
         self.values = QF.monomials(Z).to(dtype)
 
-    def log_terms(self, mixture: GaussianMeasure) -> Iterator[Tensor]:
-        """Weighted log-densities (K, m) of the components, block by block of m rows."""
+    def log_terms(self, mixture: GaussianMeasure, chosen: slice = slice(None)) -> Iterator[Tensor]:
+        """Weighted log-densities (K, m) of the components at m rows, block by block."""
         parts = mixture.weights.log(), mixture.means, mixture.cholesky
         coefficients = QF.gaussian_coefficients(*parts).T.to(self.values)
-        return (coefficients @ values.T for values in self.values.split(_block(mixture)))
+        return (coefficients @ values.T for values in self.values[chosen].split(_block(mixture)))
 
     def log_density(self, mixture: GaussianMeasure) -> Tensor:
         """Log-density of shape (n,)."""
         sums = (_shares(terms) for terms in self.log_terms(mixture))
         return torch.cat([(size.log() + most).to(self.Z) for _, size, most in sums])
 
-    def expectation(self, mixture: GaussianMeasure) -> tuple[float, Tensor]:
-        """Mean log-density, and sums (K, ·) of the values over the rows of each component."""
-        values, weight, block = self.values, self.weight, _block(mixture)
+    def expectation(
+        self, mixture: GaussianMeasure, chosen: slice = slice(None)
+    ) -> tuple[float, Tensor]:
+        """Mean log-density, and sums (K, ·) of the values over the rows of each component.
+
+        Sums over the rows `chosen` stand for those of all.
+        """
+        values, weight, block = self.values[chosen], self.weight[chosen], _block(mixture)
         total = torch.zeros((), dtype=weight.dtype)
         sums = values.new_zeros(values.shape[1], len(mixture.weights)).T
-        blocks = self.log_terms(mixture), values.split(block), weight.split(block)
+        blocks = self.log_terms(mixture, chosen), values.split(block), weight.split(block)
         for terms, value, mass in zip(*blocks, strict=True):
             share, size, most = _shares(terms)
             total += (size.log() + most).to(mass) @ mass
             sums.addmm_(share.mul_(mass.to(size) / size), value)
-        return float(total / weight.sum()), sums.to(self.Z)
+        mass = weight.sum()
+        return float(total / mass), sums.to(self.Z) * (self.weight.sum() / mass)
 
     def moments(self, sums: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Counts (k,), means (k, d) and scatters (k, d, d) from sums of the values."""
@@ -237,6 +244,13 @@ class Monomials:
         second = sums.new_zeros(len(sums), d, d)
         second[:, self.rows, self.columns] = second[:, self.columns, self.rows] = sums[:, d + 1 :]
         return count, mean, second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
+
+    def sums_of_mixture(self, mixture: GaussianMeasure) -> Tensor:
+        """Sums of the values that the moments of a mixture stand for."""
+        second = mixture.covariances + mixture.means[:, :, None] * mixture.means[:, None, :]
+        parts = [torch.ones_like(mixture.means[:, :1]), mixture.means]
+        values = torch.cat([*parts, second[:, self.rows, self.columns]], dim=1)
+        return values * (mixture.weights * self.weight.sum())[:, None]
 
     def sums_of_labels(self, labels: Tensor, k: int) -> Tensor:
         """Weighted sums of the values over the rows of each label."""
@@ -327,22 +341,27 @@ def start_mixture(
     smaller: GaussianMeasure | None = None,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
-    """Mixture after a few plain iterations, from clusters of k-means.
+    """Mixture after a few passes over mini-batches, from clusters of k-means.
 
     Of clusters and of a `smaller` mixture of half the size, each of whose components is split in
-    two, the start that is more likely after one iteration goes on.
+    two, the start that is more likely after one pass goes on.
     """
+    if n_components == 1:
+        return _improved(rows, _clusters(rows, 1, generator, prior, policy), prior)[1]
+    order = torch.randperm(len(rows.Z), generator=generator)
+    coarse = coarse_dtype(rows.Z)
+    single = Monomials(rows.Z[order], rows.weight[order], coarse)
     starts = [_clusters(rows, n_components, generator, prior, policy)]
     if smaller is not None and 2 * len(smaller.weights) == n_components:
         starts.append(_halved(smaller))
-    first = (_improved(rows, start, prior)[1] for start in starts)
-    if n_components == 1:
-        return next(first)
-    state = max((_improved(rows, each, prior) for each in first), key=itemgetter(0))[1]
-    for _ in range(policy.start_iterations - 2):
+    prior = replace(prior, ridge=max(prior.ridge, SINGLE_RIDGE))
+    states = [_passed(single, start, prior, policy) for start in starts]
+    judged = slice(policy.rough_rows)
+    state = max(states, key=lambda state: single.expectation(state, judged)[0])
+    for _ in range(policy.mixture_passes - 1):
         if time.monotonic() >= deadline:
             break
-        state = _improved(rows, state, prior)[1]
+        state = _passed(single, state, prior, policy)
     return state
 
 
@@ -361,6 +380,26 @@ def members(mixture: GaussianMeasure, n: int) -> list[GaussianMeasure]:
     """The n mixtures of an average."""
     parts = mixture.weights * n, mixture.means, mixture.covariances
     return [GaussianMeasure(*each) for each in zip(*(p.chunk(n) for p in parts), strict=True)]
+
+
+def _passed(
+    rows: Monomials, state: GaussianMeasure, prior: Prior, policy: SelectionPolicy
+) -> GaussianMeasure:
+    """Mixture after one pass over mini-batches of rows in random order.
+
+    The t-th batch has the share (t + 2)^(−1/2) of the sums.
+    """
+    n, d = rows.Z.shape
+    fewest = policy.batch_rows * len(state.weights) * (d + 2)
+    n_batches = min(policy.max_batches, n // fewest)
+    if n_batches < 2:
+        return _improved(rows, state, prior)[1]
+    sums, size = rows.sums_of_mixture(state), -(-n // n_batches)
+    for t in range(n_batches):
+        batch = slice(t * size, (t + 1) * size)
+        sums = sums.lerp(rows.expectation(state, batch)[1], (t + 2) ** -0.5)
+        state = _maximized(rows, sums, state, prior)
+    return state
 
 
 def _improved(

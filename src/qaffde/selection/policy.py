@@ -87,8 +87,9 @@ class SelectionPolicy:
         Nats that two iterations must gain.
     cluster_rows, cluster_iterations : int, default=5000, 10
         Of the k-means that mixtures begin with.
-    start_iterations : int, default=4
-        Plain ones that follow, before those above.
+    mixture_passes, max_batches, batch_rows : int, default=4, 20, 4
+        Passes over mini-batches that follow, the most batches of a pass, and rows of a batch for
+        each mean and variance of a component.
     min_scale : float, default=1e-3
         Least standard deviation within components, of columns of deviation one.
     closed_form_start, likelihood_start, box_start : float, default=0.5, 1.2, 0.5
@@ -220,7 +221,9 @@ class SelectionPolicy:
     mixture_gain: float = 2e-5
     cluster_rows: int = 5000
     cluster_iterations: int = 10
-    start_iterations: int = 4
+    mixture_passes: int = 4
+    max_batches: int = 20
+    batch_rows: int = 4
     min_scale: float = 1e-3
     # Bandwidth and ridge
     closed_form_start: float = 0.5
@@ -331,8 +334,8 @@ CACHED_TERMS = 2**17
 """Numbers of components times rows that stay in cache."""
 LOG_NOTHING = -80.0
 """Logarithm of a share that adds nothing; exponentials that underflow are slow."""
-SINGLE_REACH = 1e3
-"""Largest deviation that float32 resolves in sums of squares."""
+SINGLE_RIDGE, SINGLE_REACH = 1e-5, 1e3
+"""Least variance, and largest deviation, that float32 resolves in sums of squares."""
 FINEST = 1e-12
 """Share of a deviation that float64 resolves beside it."""
 MIN_DIGITS = 0.01
