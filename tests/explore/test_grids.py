@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from qaffde.estimators.regions import cell_levels
+from qaffde.functional.regions import cell_levels
 from qaffde.explore import views
 
 EDGE = 4.0

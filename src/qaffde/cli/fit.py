@@ -136,13 +136,14 @@ def fit(
 
 def make_estimator(method: str, **parameters: Any) -> Any:
     """Unfitted estimator of a method, with those parameters that are not None."""
-    from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
+    from qaffde import QAFFDE, QAFFDESGD, QAFFDEAutoregressive, QAFFDETensorTrain
     from qaffde.baselines import BASELINES
 
     methods: dict[str, Any] = {
         "qaffde": QAFFDE,
         "qaffde-sgd": QAFFDESGD,
         "qaffde-tensor-train": QAFFDETensorTrain,
+        "qaffde-autoregressive": QAFFDEAutoregressive,
         **BASELINES,
     }
     if method not in methods:

@@ -20,7 +20,7 @@ from qaffde.estimators.base import (
 )
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.regions import weighted_quantile
+from qaffde.functional.regions import weighted_quantile
 from qaffde.frames import as_frame
 from qaffde.kinds import Category
 from qaffde.nn import TableDensity

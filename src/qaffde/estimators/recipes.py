@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from qaffde import nn
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
+from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
@@ -361,6 +362,9 @@ ESTIMATORS = {
         bond_=whole(),
         rank_=whole(),
         history_=History,
+    ),
+    "QAFFDEAutoregressive": estimator(
+        QAFFDEAutoregressive, density_=(nn.TableDensity, "d"), history_=History
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.estimators.regions import cell_levels
+from qaffde.functional.regions import cell_levels
 from qaffde.explore.requests import Ends, RequestError, State
 from qaffde.kinds import Category, Integer, Kind
 from qaffde.nn import BornMixture, TableDensity
