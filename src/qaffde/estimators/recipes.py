@@ -10,9 +10,9 @@ import torch
 from sklearn.base import BaseEstimator
 
 from qaffde import nn
+from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
-from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector

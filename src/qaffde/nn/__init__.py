@@ -3,9 +3,9 @@
 from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.chain import Chain, MaskedNetwork
 from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
-from qaffde.nn.chain import Chain, MaskedNetwork
 from qaffde.nn.conditional import BornConditional, BornHead, ConditionalBorn, Target
 from qaffde.nn.density import (
     BornDensity,

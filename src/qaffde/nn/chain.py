@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from qaffde.kinds import Category, Kind, Periodic, Real
 from qaffde.nn.conditional import PANELS, BornConditional, BornHead, Target
-from qaffde.nn.parts import LINE, Part, PartsDensity, Region
+from qaffde.nn.parts import Part, PartsDensity, Region
 
 GIVEN = -1
 """Place of a part that has a fixed value."""
@@ -83,7 +83,7 @@ class MaskedNetwork(nn.Module):
     @property
     def layers(self) -> list[MaskedLinear]:
         """All linear layers, the first and the last one included."""
-        return [self.first, *self.blocks, self.last]  # type: ignore[list-item]
+        return [self.first, *self.blocks, self.last]
 
     def forward(self, e: Tensor) -> Tensor:
         """Numbers (n, Σ o) of the conditional densities from inputs (n, Σ i)."""
@@ -115,6 +115,7 @@ class Chain(PartsDensity):
 
     Examples
     --------
+    >>> from qaffde.nn.parts import LINE
     >>> _ = torch.manual_seed(0)
     >>> chain, x = Chain.of([LINE] * 3, width=16, n_blocks=1), torch.randn(1, 3).double()
     >>> given = chain.condition([0], x[0, :1]).log_prob(x[:, 1:])
@@ -157,7 +158,7 @@ class Chain(PartsDensity):
         """A chain of parts with a new network."""
         n_inputs = [n_inputs_of(part) for part in links]
         n_outputs = [head_of(part, shape).n_inputs for part in links]
-        network = MaskedNetwork(n_inputs, n_outputs, width, n_blocks, dropout).float()
+        network = MaskedNetwork(n_inputs, n_outputs, width, n_blocks, dropout).double()
         return cls(network, links, shape, **parameters)
 
     @property
@@ -191,19 +192,18 @@ class Chain(PartsDensity):
         return absent
 
     def inputs(self, z: Tensor) -> Tensor:
-        """What the network sees of values (n, m), zero of those that are missing, as float32."""
+        """What the network sees of values (n, m), zero of those that are missing."""
         found = [inputs_of(part, values) for part, values in zip(self.links, z.T, strict=False)]
-        e = torch.cat(found, 1).float()
+        e = torch.cat(found, 1).to(self.network.first.weight)
         return F.pad(e, (0, sum(self.network.n_inputs) - e.shape[1]))
 
     def density_of(self, t: int, numbers: Tensor) -> Any:
         """Conditional density of a part of the chain from the numbers (n, Σ o) of all."""
         return self.heads[t](numbers[:, self._ends[t] : self._ends[t + 1]])
 
-    def log_terms(self, z: Tensor, *, exact: bool = True) -> Tensor:
+    def log_terms(self, z: Tensor) -> Tensor:
         """Log-densities (n, m) of each value given those before it, zero where it is missing."""
         numbers = self.network(self.inputs(z))
-        numbers = numbers.double() if exact else numbers
         known, terms = ~z.isnan(), [numbers.new_empty(len(z))] * z.shape[1]
         lines = [t for t in range(z.shape[1]) if self.links[t].is_line]
         if lines:  # all at once
@@ -269,7 +269,7 @@ class Chain(PartsDensity):
             gap = z[:, t].isnan() & ~self._absent(z)[:, t]
             if place == GIVEN or not gap.any():
                 continue
-            density = self.density_of(t, self.network(self.inputs(z[gap])).double())
+            density = self.density_of(t, self.network(self.inputs(z[gap])))
             level = torch.rand(int(gap.sum()), generator=generator, dtype=torch.float64)
             if isinstance(density, BornConditional):
                 drawn = density.icdf(level)
@@ -282,15 +282,15 @@ class Chain(PartsDensity):
 
     @torch.no_grad()
     def probability(self, regions: Sequence[Region]) -> tuple[Tensor, Tensor]:
-        """Probabilities (n,) of regions of first parts of which all but the last are codes.
+        """Probabilities (n,) of regions of one part, and of codes before it.
 
-        In closed form, so that the errors are zero.
+        In closed form, so that the errors are zero; other parts before it must be codes.
         """
         bounded = [k for k, region in enumerate(regions) if region is not None]
         if not bounded:
             return torch.ones(1).double(), torch.zeros(1).double()
-        *before, last = range(self._leading(bounded))
-        before = [t for t in before if self.places[t] != GIVEN]
+        last = max(self.places.index(k) for k in bounded)
+        before = [t for t in range(last) if self.places[t] != GIVEN]
         masks = [regions[self.places[t]] for t in before]
         sizes = [self.links[t].size for t in before]
         if 0 in sizes or math.prod(sizes) > MAX_CASES:
@@ -308,7 +308,7 @@ class Chain(PartsDensity):
 
     def _last_of(self, z: Tensor) -> Any:
         """Conditional density of the last part of values (n, m)."""
-        return self.density_of(z.shape[1] - 1, self.network(self.inputs(z)).double())
+        return self.density_of(z.shape[1] - 1, self.network(self.inputs(z)))
 
     def _masses_of(self, t: int, z: Tensor, region: Tensor) -> Tensor:
         """Masses (n, m) of regions of a part given the values (m, ·) before it."""

@@ -7,7 +7,18 @@ import torch
 from torch import Tensor
 
 from qaffde import nn
-from qaffde.files.fields import MAX_COEFFICIENT, Check, Fields, checked, item, items, number, optional, tensor, whole
+from qaffde.files.fields import (
+    MAX_COEFFICIENT,
+    Check,
+    Fields,
+    checked,
+    item,
+    items,
+    number,
+    optional,
+    tensor,
+    whole,
+)
 from qaffde.files.values import RECIPES, Recipe, must
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import (
@@ -135,8 +146,8 @@ def _network_fields(network: nn.MaskedNetwork) -> dict[str, Any]:
     layers = network.layers
     return {
         **{name: getattr(network, name) for name in names},
-        "weights": [layer.weight.detach().double() for layer in layers],
-        "biases": [layer.bias.detach().double() for layer in layers],
+        "weights": [layer.weight.detach() for layer in layers],
+        "biases": [layer.bias.detach() for layer in layers],
     }
 
 
@@ -147,7 +158,7 @@ def _network(f: Fields) -> nn.MaskedNetwork:
     f.require(fits, "n_outputs", "are not as many as n_inputs")
     n_numbers = f["width"] * (sum(f["n_inputs"]) + sum(f["n_outputs"]) + 2 * f["width"])
     f.charge(16 * n_numbers)
-    network = nn.MaskedNetwork(**f).float()
+    network = nn.MaskedNetwork(**f).double()
     f.require(len(weights) == len(biases) == len(network.layers), "weights", "are not all")
     largest = FAR * math.sqrt(sum(f["n_inputs"]))
     for layer, weight, bias in zip(network.layers, weights, biases, strict=True):

@@ -90,8 +90,12 @@ def fit_chain(
     loop = config.loop(min(512, max(32, len(chosen) // 16)), run.left)
 
     def loss(module: nn.Module, z: Tensor, w: Tensor) -> Tensor:
-        return -(w * chain.log_terms(z, exact=False).sum(1)).mean()
+        return -(w * chain.log_terms(z).sum(1)).mean()
 
+    chain.network.float()  # twice as fast
     rows, held = ((z[part], w[part]) for part in (chosen, valid))
     arguments = run.loop_arguments("chain", loop.max_steps)
-    return train(chain, loss, rows, held if len(valid) else None, loop, generator, **arguments)
+    try:
+        return train(chain, loss, rows, held if len(valid) else None, loop, generator, **arguments)
+    finally:
+        chain.network.double()
