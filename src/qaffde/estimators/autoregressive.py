@@ -30,7 +30,7 @@ class QAFFDEAutoregressive(BornEstimator):
     conditionals, probabilities and filled gaps are exact where they need integrals of the first
     columns only: conditionals *given* the first columns, quantiles and probabilities of one column
     given those before it. All others are refused; :class:`QAFFDETensorTrain`, :class:`QAFFDESGD`
-    and :class:`QAFFDE` have them. In exchange, its likelihood is often the best of the four.
+    and :class:`QAFFDE` have them.
 
     Parameters
     ----------
