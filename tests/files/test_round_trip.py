@@ -37,7 +37,7 @@ def assert_same(first, second):
         assert_same(dict(first.state_dict()), dict(second.state_dict()))
     elif isinstance(first, torch.Tensor):
         assert first.dtype == second.dtype
-        assert torch.equal(first, second)
+        torch.testing.assert_close(first, second, rtol=0, atol=0, equal_nan=True)
     elif isinstance(first, np.ndarray):
         assert first.dtype == second.dtype
         np.testing.assert_array_equal(first, second)

@@ -76,16 +76,18 @@ def normal_scores(
     summary = Summary.of(rows, weight, seed, n)
     columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
     for column, x in zip(columns, rows.T, strict=True):
-        _standardize_plain(column, x, weight)
+        _standardize_plain(column, x, weight, policy)
     return columns, rows, encode_columns(columns, rows)[0], weight
 
 
-def _standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:
+def _standardize_plain(
+    column: TableColumn, x: Tensor, weight: Tensor, policy: SelectionPolicy
+) -> None:
     """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
     real = column.rest if isinstance(column, AtomColumn) else column
     if not isinstance(real, RealColumn) or not real.is_identity:
         return
-    location, scale = line_units(x[:, None], weight, [column])
+    location, scale = line_units(x[:, None], weight, [column], policy)
     sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
     real.knots, real.values = location + scale * sides, sides
     real.slopes = (1 / scale).expand(2).clone()
