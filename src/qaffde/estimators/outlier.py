@@ -20,8 +20,8 @@ from qaffde.estimators.base import (
 )
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.regions import weighted_quantile
 from qaffde.frames import as_frame
+from qaffde.functional.regions import weighted_quantile
 from qaffde.kinds import Category
 from qaffde.nn import TableDensity
 from qaffde.parameters import generator_from

@@ -10,6 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from qaffde import nn
+from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
@@ -371,6 +372,9 @@ ESTIMATORS = {
         bond_=whole(),
         rank_=whole(),
         history_=History,
+    ),
+    "QAFFDEAutoregressive": estimator(
+        QAFFDEAutoregressive, density_=(nn.TableDensity, "d"), history_=History
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,

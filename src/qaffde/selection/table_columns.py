@@ -8,9 +8,11 @@ from torch import Tensor
 
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
+from qaffde.nn.columns import encode_columns
+from qaffde.parameters import check_inside, read_bounds
 from qaffde.selection.columns import bounded_maps, known_ends, learned_maps
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.summary import TOO_LARGE, Summary, robust_units
+from qaffde.selection.summary import TOO_LARGE, Source, Summary, robust_units
 
 
 def table_columns(
@@ -61,6 +63,34 @@ def table_columns(
                 others = torch.where(x == kind.value, math.nan, x)
                 found.append(AtomColumn(kind.value, real(others, kind.rest, str(name))))
     return found
+
+
+def normal_scores(
+    source: Source, policy: SelectionPolicy, seed: int
+) -> tuple[list[TableColumn], Tensor, Tensor, Tensor]:
+    """Columns with real ones as normal scores, rows (n, d), their parts (n, q), weights (n,)."""
+    rows, weight = source.rows(seed)  # NaN for gaps
+    n, d = rows.shape
+    check_inside(read_bounds(source.ends, d), rows, range(n))
+    kinds = [Real()] * d if source.schema is None else source.schema.kinds
+    summary = Summary.of(rows, weight, seed, n)
+    columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
+    for column, x in zip(columns, rows.T, strict=True):
+        _standardize_plain(column, x, weight, policy)
+    return columns, rows, encode_columns(columns, rows)[0], weight
+
+
+def _standardize_plain(
+    column: TableColumn, x: Tensor, weight: Tensor, policy: SelectionPolicy
+) -> None:
+    """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn) or not real.is_identity:
+        return
+    location, scale = line_units(x[:, None], weight, [column], policy)
+    sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    real.knots, real.values = location + scale * sides, sides
+    real.slopes = (1 / scale).expand(2).clone()
 
 
 def _about(known: Tensor, ends: Tensor, lone: float) -> RealColumn:
