@@ -81,6 +81,7 @@ def fit(
     *,
     columns: Any = "auto",
     time_limit: float | None = 120.0,
+    verbose: bool = False,
     random_state: Seed = None,
 ) -> BornEstimator:
     """Fit the estimator that suits the rows best.
@@ -101,6 +102,8 @@ def fit(
     time_limit : float or None, default=120.0
         Seconds for all fits together. Where they are few, only one part of the rows is held
         out, and estimators that there is no time for are not tried.
+    verbose : bool, default=False
+        Print progress: a line for each candidate of a search and each evaluation of a training.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -116,7 +119,7 @@ def fit(
     ('QAFFDE', 3)
     """
     check_positive("time_limit", time_limit, optional=True)
-    run, generator = Run(time_limit), generator_from(random_state)
+    run, generator = Run(time_limit, verbose=verbose), generator_from(random_state)
     source = X if isinstance(X, Source) else as_chunks(X, sample_weight)
     rows, weight = X, sample_weight
     if source is not None:
@@ -134,23 +137,25 @@ def fit(
         schema = Schema.infer(rows, columns)
         columns = dict(zip(schema.names, schema.kinds, strict=True))
         numbers = schema.encode(rows)
-    given = {"columns": columns, "random_state": random_state}
+    given = {"columns": columns, "verbose": verbose, "random_state": random_state}
     own = read_weight(weight, numbers)
     splits = _splits(numbers, own, generator)
     entries: list[tuple[Any, Tensor, float]] = []
     for kind, share in SHARES.items() if splits else ():
         if entries and run.left is not None and run.left < entries[-1][2]:
             break
-        began, found = time.monotonic(), []
+        began = time.monotonic()
+        found: list[Tensor] = []
         for train, valid in splits:
             limit = None if time_limit is None else share * time_limit / len(splits)
             model = kind(**given, time_limit=limit)
+            run.say(f"{kind.__name__}: fit {len(found) + 1} of {len(splits)} to compare")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(_take(table, train), sample_weight=own[train])
             found.append(torch.from_numpy(model.score_samples(_take(table, valid))))
             if limit is not None and not entries and time.monotonic() - began > 2 * limit:
-                splits = splits[:1]  # the least that a fit takes is too much for folds
+                splits, found = splits[:1], found[:1]  # fits take too long for folds
                 break
         score = torch.cat(found).clamp(min=LEAST_SCORE)
         entries.append((model, score, time.monotonic() - began))
@@ -160,6 +165,7 @@ def fit(
     in_time = left is None or len(splits) != 1 or left > entries[number][2]
     model = entries[number][0] if entries else None
     if in_time or source is not None:
+        run.say(f"{kind.__name__}: fit of all rows")
         model = kind(**given, time_limit=left).fit(X, sample_weight=sample_weight)
     model.choice_ = choice
     return model
