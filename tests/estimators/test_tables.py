@@ -117,7 +117,7 @@ def test_a_plan_is_used_again(model):
 def test_onnx_and_the_density_matrix_are_refused(model, tmp_path):
     with pytest.raises(FileError, match="tables with kinds or gaps have none"):
         model.to_onnx(tmp_path / "model.onnx")
-    with pytest.raises(ValueError, match="has no density matrix"):
+    with pytest.raises(ValueError, match="have no density matrix"):
         model.purity()
 
 
