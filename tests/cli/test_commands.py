@@ -2,6 +2,8 @@
 
 import io
 import os
+import pty
+import subprocess
 import sys
 
 import numpy as np
@@ -302,3 +304,29 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
 
 def test_version(qaffde):
     assert qaffde("--version").out == f"{__version__}\n"
+
+
+def test_a_terminal_sees_the_progress_of_a_fit(tmp_path):
+    data, model = tmp_path / "rows.csv", tmp_path / "rows.qaffde"
+    np.savetxt(data, np.random.default_rng(0).normal(size=(100, 2)), delimiter=",")
+    command = [sys.executable, "-m", "qaffde.cli", "fit", str(data), "-o", str(model)]
+    mine, its = pty.openpty()
+    with subprocess.Popen(
+        [*command, "--method", "qaffde"], stdout=subprocess.PIPE, stderr=its
+    ) as fit:
+        os.close(its)
+        shown = b"".join(iter(lambda: _read(mine), b"")).decode()
+        out = fit.stdout.read().decode()
+    os.close(mine)
+    assert fit.returncode == 0, shown
+    assert "held-out log-likelihood" in shown
+    assert "held-out log-likelihood" not in out
+    assert not load(model).verbose
+
+
+def _read(terminal):
+    """Next bytes of a terminal; none at its end, which Linux makes an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
