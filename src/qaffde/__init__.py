@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         QAFFDEOutlierDetector,
         QAFFDERegressor,
         QAFFDETensorTrain,
+        compare,
         fit,
     )
     from qaffde.files import FileError, load, save
@@ -44,6 +45,7 @@ __all__ = [
     "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
+    "compare",
     "fit",
     "load",
     "save",

@@ -4,6 +4,7 @@ from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.information import DensityComparison, compare
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -17,11 +18,13 @@ __all__ = [
     "QAFFDESGD",
     "BornEstimator",
     "Comparison",
+    "DensityComparison",
     "DerivedDensity",
     "FourierFeatures",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
     "QAFFDERegressor",
     "QAFFDETensorTrain",
+    "compare",
     "fit",
 ]

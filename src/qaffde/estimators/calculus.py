@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.estimators.base import Array
 from qaffde.estimators.columns import (
     Column,
     check_box,
@@ -19,6 +19,7 @@ from qaffde.estimators.columns import (
     resolve_condition,
     resolve_region,
 )
+from qaffde.estimators.information import InformationMixin
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.frames import with_index
@@ -27,7 +28,7 @@ from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
 
-class BornEstimator(FileMixin, DensityEstimator):
+class BornEstimator(FileMixin, InformationMixin):
     """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"

@@ -24,7 +24,7 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from qaffde.functional.chebyshev import series_length
-from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.calculus.base_laws import Law, NormalLaw
 from qaffde.nn.calculus.integrals import CONFIDENCE, MAX_POINTS, MIN_POINTS, REPETITIONS, legendre
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.calculus.polynomial import WAVES
@@ -184,15 +184,13 @@ class Overlap:
     def of(cls, first: Summand, second: Summand) -> "Overlap | None":
         """The product of two bases; None where they are disjoint."""
         if first.law.bounded and second.law.bounded:
-            ends = [(s.offset - s.scale.abs().sum(1), s.offset + s.scale.abs().sum(1))
-                    for s in (first, second)]
-            low, high = torch.maximum(ends[0][0], ends[1][0]), torch.minimum(ends[0][1], ends[1][1])
+            halves = [s.scale.abs().sum(1) for s in (first, second)]
+            low = torch.maximum(first.offset - halves[0], second.offset - halves[1])
+            high = torch.minimum(first.offset + halves[0], second.offset + halves[1])
             if not (low < high).all():
                 return None
             half = (high - low) / 2
-            log_mass = half.log().sum() - sum(
-                (2 * s.scale.abs().sum(1)).log().sum() for s in (first, second)
-            ) + len(half) * math.log(2)
+            log_mass = (half / halves[0] / halves[1] / 2).log().sum()
             return cls(log_mass, first.law, (low + high) / 2, half.diag())
         if first.law.bounded or second.law.bounded:
             box, normal = (first, second) if first.law.bounded else (second, first)
@@ -202,10 +200,12 @@ class Overlap:
 
     @classmethod
     def _of_normals(cls, first: Summand, second: Summand) -> "Overlap":
-        """In coordinates where the first is standard normal; none of the two is inverted twice."""
+        """The product of two normal laws, in coordinates where the first is standard."""
         d, C = len(first.offset), first.scale
         T = torch.linalg.solve_triangular(C, second.scale, upper=False)
-        away = torch.linalg.solve_triangular(C, (second.offset - first.offset)[:, None], upper=False)
+        away = torch.linalg.solve_triangular(
+            C, (second.offset - first.offset)[:, None], upper=False
+        )
         eye = torch.eye(d, dtype=torch.float64)
         root = torch.linalg.cholesky(eye + T @ T.mT)
         white = torch.linalg.solve_triangular(root, away, upper=False)
@@ -252,17 +252,18 @@ def inner_product(
         if overlap is not None:
             log_scale = overlap.log_mass + a.log_coefficient + b.log_coefficient - log_mass
             if factors is not None:
-                log_scale = log_scale + factors[k, j].log()
+                log_scale = log_scale + factors.expand(len(left), len(right))[k, j].log()
             pairs.append((float(log_scale), a, b, overlap))
+    nothing = torch.zeros((), dtype=torch.float64)
     if not pairs:
-        return torch.zeros(2, dtype=torch.float64).unbind()
-    bounds = [scale + a.log_bound + b.log_bound for scale, a, b, _ in pairs]
+        return nothing, nothing
+    bounds = [level + a.log_bound + b.log_bound for level, a, b, _ in pairs]
     floor = max(bounds) - SHARE - 2 * math.log(len(pairs))
     kept = [pair for pair, bound in zip(pairs, bounds, strict=True) if bound > floor]
     total = torch.zeros(REPETITIONS, dtype=torch.float64)
-    for log_scale, a, b, overlap in kept:
-        total = total + math.exp(log_scale) * _expected(a, b, overlap, AFFORDABLE / len(kept))
-    spread = total.std() if total.numel() > 1 and (total != total[0]).any() else 0 * total[0]
+    for level, a, b, overlap in kept:
+        total = total + math.exp(level) * _expected(a, b, overlap, AFFORDABLE / len(kept))
+    spread = total.std() if (total != total[0]).any() else nothing
     return total.mean().clamp(min=0), CONFIDENCE * spread / math.sqrt(REPETITIONS)
 
 
@@ -297,7 +298,7 @@ def _wave_sum(law: Law, first: Waves, second: Waves) -> Tensor:
 
 def _n_nodes(overlap: Overlap, *waves: Waves) -> list[int]:
     """Nodes of a Gauss–Legendre rule along each coordinate of v."""
-    top = sum(w.omega.abs().amax(0) for w in waves) + overlap.law.bandwidth
+    top = torch.stack([w.omega.abs().amax(0) for w in waves]).sum(0) + overlap.law.bandwidth
     if overlap.normal is not None:
         steep = torch.linalg.solve_triangular(overlap.normal.scale, overlap.scale, upper=False)
         top = top + NormalLaw.bandwidth * steep.norm(dim=0)
@@ -323,8 +324,8 @@ def _scattered(first: Summand, second: Summand, overlap: Overlap, budget: float)
     n_points = 2 ** int(math.log2(min(max(budget / cost, MIN_POINTS), MAX_POINTS)))
     engines = (qmc.Sobol(d, seed=seed) for seed in range(REPETITIONS))
     level = torch.cat([torch.from_numpy(engine.random(n_points)) for engine in engines])
-    ends = torch.tensor([-law.reach, law.reach], dtype=torch.float64)
-    v = law.between(*ends[:, None, None].expand(2, *level.shape), level)[0]
+    end = torch.full_like(level, law.reach)
+    v = law.between(-end, end, level)[0]
     x = overlap.offset + v @ overlap.scale.mT
     values = first.values(x) * second.values(x) * overlap.factor(x)
     return values.reshape(REPETITIONS, -1).mean(1)
