@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array
+from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import (
     Column,
     check_box,
@@ -28,7 +28,7 @@ from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
 
-class BornEstimator(FileMixin, InformationMixin):
+class BornEstimator(FileMixin, InformationMixin, DensityEstimator):
     """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"

@@ -15,10 +15,10 @@ inner products where columns have maps, since the slopes of two maps have no com
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -28,16 +28,21 @@ from scipy.stats import norm
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.estimators.columns import Column, resolve_columns
 from qaffde.nn import BornMixture, TableDensity, comparison
-from qaffde.parameters import Seed, check_choice, check_count
+from qaffde.parameters import Seed, check_choice, check_count, guard
 
 N_DRAWS = 10_000
 CONFIDENCE = float(norm.ppf(0.995))
 """Standard errors of a mean of draws that hold 99 %."""
 Measured = tuple[float, float]
 """A value, and half the width of its 99 % confidence interval: zero without draws."""
+if TYPE_CHECKING:
+    _Base = DensityEstimator
+else:
+    _Base = object
 
 
-class InformationMixin(DensityEstimator, ABC):
+@guard
+class InformationMixin(_Base):
     """Distances, divergences, entropies and information of densities.
 
     With ``return_error=True`` all give half the width of the 99 % confidence interval as well, as
@@ -362,7 +367,7 @@ def _distances(first: Any, second: Any, n_samples: int, random_state: Seed) -> d
 
 def check_pair(first: Any, second: Any) -> Any:
     """The second density, if both are fitted densities of the same columns."""
-    if not isinstance(second, InformationMixin):
+    if not hasattr(second, "kl_divergence"):
         raise TypeError(
             f"{type(second).__name__} is no fitted density of qaffde: give a QAFFDE, QAFFDESGD or "
             "QAFFDETensorTrain, or a marginal or conditional of one"
