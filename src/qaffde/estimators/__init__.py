@@ -3,6 +3,7 @@
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.information import DensityComparison, compare
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
@@ -22,6 +23,7 @@ __all__ = [
     "DerivedDensity",
     "FourierFeatures",
     "QAFFDEClassifier",
+    "QAFFDEDriftDetector",
     "QAFFDEOutlierDetector",
     "QAFFDERegressor",
     "QAFFDETensorTrain",
