@@ -174,8 +174,10 @@ def powers(rows: list[Row]) -> str:
     lines = []
     for other in ALTERNATIVES:
         found = [r for r in rows if r["what"] == "power" and r["case"] == other.__name__]
-        p = {name: np.array([r["p_value"] for r in found if r["method"] == name])
-             for name in METHODS}
+        p = {
+            name: np.array([r["p_value"] for r in found if r["method"] == name])
+            for name in METHODS
+        }
         shares = [f"{(p[name] <= LEVEL).mean():.2f}" for name in METHODS]
         lines.append([str(other.__doc__).rstrip("."), *shares])
     return markdown_table([f"power at level {LEVEL}", *METHODS], lines)
@@ -186,7 +188,9 @@ def times(rows: list[Row]) -> str:
     found = [r for r in rows if r["what"] == "time"]
     own = {r["n"]: r["seconds"] for r in found if r["method"] != "MMD"}
     other = {r["n"]: r["seconds"] for r in found if r["method"] == "MMD"}
-    lines = [[f"{n:,}", _seconds(own.get(n)), _seconds(other.get(n))] for n in sorted({*own, *other})]
+    lines = [
+        [f"{n:,}", _seconds(own.get(n)), _seconds(other.get(n))] for n in sorted({*own, *other})
+    ]
     last, most = max(own), max(other)
     guess = other[most] * (last / most) ** 2
     text = (

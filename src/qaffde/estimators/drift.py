@@ -5,6 +5,7 @@ Rows are put into groups, and of each group only the sum of its features is kept
 (:mod:`qaffde.functional.two_samples`): its cost does not see the number of rows.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -54,8 +55,9 @@ class QAFFDEDriftDetector(BaseEstimator):
 
     The statistic is the distance between the mean features of the two samples. The features are
     those of each column, waves of all columns together at three scales, and products of two
-    columns. The largest of their standardized distances is tested by permutations, which is exact
-    for rows that are independent: without drift the p-value is uniform.
+    columns. The soft maximum of their standardized distances, a logarithm of a mean of
+    exponentials, is tested by permutations, which is exact for rows that are independent: without
+    drift the p-value is uniform.
 
     Columns may have any kinds, and gaps; labels that the reference rows did not have are drift,
     not an error. Neighboring rows are mixed within what one call is given, and nowhere else.
@@ -78,7 +80,7 @@ class QAFFDEDriftDetector(BaseEstimator):
         Of each column alone, corrected for their number by a step-down as Holm's: the probability
         that any column is called moved without drift is below the level.
     statistic_ : float
-        Largest standardized distance.
+        Soft maximum of the standardized distances, near zero without drift.
     n_reference_, n_new_, n_features_in_, group_size_ : int
         New rows are tested in groups of as many as the reference rows; the rest waits.
     feature_names_in_ : ndarray of str, where X had names
@@ -153,9 +155,9 @@ class QAFFDEDriftDetector(BaseEstimator):
         return self
 
     def score(self, X: RowsLike, y: None = None) -> float:
-        """Largest standardized distance of these rows alone, which change nothing.
+        """Soft maximum of the standardized distances of these rows alone, which change nothing.
 
-        Without drift it is about two, whatever the number of rows.
+        It is near zero without drift, and larger with more of it.
 
         Parameters
         ----------
@@ -167,7 +169,7 @@ class QAFFDEDriftDetector(BaseEstimator):
 
     @property
     def statistic_(self) -> float:
-        """Largest standardized distance; NaN without new rows."""
+        """Soft maximum of standardized distances; NaN without new rows."""
         return self._result()[0]
 
     @property
@@ -202,9 +204,9 @@ class QAFFDEDriftDetector(BaseEstimator):
         counts = torch.full_like(sums[:, 0], self.group_size_)
         T = two_samples.squared_distances(sums, counts, labels, self._features.blocks)
         z = two_samples.standardized(T.double())
-        largest = z.amax(1)
+        most = z.logsumexp(1) - math.log(z.shape[1])
         columns = two_samples.step_down(z[:, :d]).numpy()
-        return float(largest[0]), two_samples.share_above(largest), columns
+        return float(most[0]), two_samples.share_above(most), columns
 
     def _grouped(self, blocks: Iterable[Array], waiting: Array) -> tuple[Tensor, Array]:
         """Sums (G, F) of the features of groups of rows, and rows that are too few for one."""

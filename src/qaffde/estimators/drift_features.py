@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 KNOTS, TAIL = 257, 0.002
 """Quantiles of a column, and the level at which its scores end."""
 COSINES, HARMONICS = 8, 4
-"""Features of a column and of a periodic one; the amplitude of the k-th is 1/k."""
+"""Features of a column and of a periodic one; the amplitude of the k-th is 1/√k."""
 LABELS, LABEL_DISTANCE = 64, 1.5
 """Common labels of a category, and what a label adds to one coordinate."""
 SCALES = (0.5, 1.0, 2.0)
@@ -102,10 +102,10 @@ class ColumnCode:
         elif isinstance(self.kind, Periodic):
             k = np.arange(1, HARMONICS + 1)
             angle = 2 * np.pi * k * x[:, None] / self.kind.period
-            found = np.hstack([np.cos(angle) / k, np.sin(angle) / k])
+            found = np.hstack([np.cos(angle), np.sin(angle)]) / np.sqrt(np.tile(k, 2))
         else:
             k = np.arange(1, COSINES + 1)
-            found = np.cos(np.pi * k * self.level(x)[:, None]) / k
+            found = np.cos(np.pi * k * self.level(x)[:, None]) / np.sqrt(k)
         return np.column_stack([np.where(gap[:, None], 0.0, found), gap])
 
 
