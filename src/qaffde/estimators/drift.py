@@ -203,7 +203,7 @@ class QAFFDEDriftDetector(BaseEstimator):
         labels = two_samples.random_labels(*sizes, self.n_permutations, generator)
         counts = torch.full_like(sums[:, 0], self.group_size_)
         T = two_samples.squared_distances(sums, counts, labels, self._features.blocks)
-        z = two_samples.standardized(T.double())
+        z = two_samples.standardized(T)
         most = z.logsumexp(1) - math.log(z.shape[1])
         columns = two_samples.step_down(z[:, :d]).numpy()
         return float(most[0]), two_samples.share_above(most), columns
@@ -211,14 +211,14 @@ class QAFFDEDriftDetector(BaseEstimator):
     def _grouped(self, blocks: Iterable[Array], waiting: Array) -> tuple[Tensor, Array]:
         """Sums (G, F) of the features of groups of rows, and rows that are too few for one."""
         b, generator = self.group_size_, torch.Generator().manual_seed(self._seed)
-        sums = [torch.empty(0, len(self._features.blocks))]
+        sums = [torch.empty(0, len(self._features.blocks), dtype=torch.float64)]
         for block in blocks:
             mixed = block[torch.randperm(len(block), generator=generator).numpy()]
             rows = np.concatenate([waiting, mixed])
             whole, step = len(rows) // b * b, max(BLOCK // b, 1) * b
             for k in range(0, whole, step):
                 phi = self._features(rows[k : min(k + step, whole)])
-                sums.append(phi.reshape(-1, b, phi.shape[1]).sum(1))
+                sums.append(phi.double().reshape(-1, b, phi.shape[1]).sum(1))
             waiting = rows[whole:]
         return torch.cat(sums), waiting
 

@@ -10,6 +10,9 @@ together are one product with the sums of the groups.
 import torch
 from torch import Generator, Tensor
 
+ROUNDING = 1e-6
+"""Difference of means, as a share of the mean, that is none."""
+
 
 def random_labels(n_first: int, n_second: int, n: int, generator: Generator) -> Tensor:
     """Which groups belong to the second sample, (n + 1, n_first + n_second).
@@ -41,7 +44,9 @@ def squared_distances(sums: Tensor, counts: Tensor, labels: Tensor, blocks: Tens
     chosen = labels.to(sums)
     second, n_second = chosen @ sums, (chosen @ counts)[:, None]
     first, n_first = sums.sum(0) - second, counts.sum() - n_second
-    squares = (second / n_second - first / n_first).square()
+    difference = second / n_second - first / n_first
+    rounding = ROUNDING * sums.sum(0).abs() / counts.sum()
+    squares = torch.where(difference.abs() > rounding, difference, 0).square()
     found = squares.new_zeros(len(labels), int(blocks.max()) + 1)
     return found.index_add_(1, blocks, squares)
 
@@ -72,9 +77,9 @@ def step_down(z: Tensor) -> Tensor:
     Examples
     --------
     >>> step_down(torch.tensor([[3.0, 0.0], [1.0, 1.0], [0.0, 0.5], [0.5, 2.0]]))
-    tensor([0.2500, 1.0000])
+    tensor([0.2500, 1.0000], dtype=torch.float64)
     """
     order = z[0].argsort(descending=True)
     most = z[:, order].flip(1).cummax(1).values.flip(1)  # of those that are no larger
-    found = torch.tensor([share_above(column) for column in most.T])
+    found = torch.tensor([share_above(column) for column in most.T], dtype=torch.float64)
     return torch.empty_like(found).scatter_(0, order, found.cummax(0).values)
