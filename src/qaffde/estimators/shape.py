@@ -1,0 +1,141 @@
+"""The shape of a fitted density: its score function, its modes and their basins."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.nn import RealColumn, TableDensity, shape
+from qaffde.parameters import Seed, check_count, check_positive, guard
+
+N_STARTS = 2000
+BLOCK = 2048
+"""Rows whose derivatives are computed at once."""
+
+if TYPE_CHECKING:
+    _Base = DensityEstimator
+else:
+    _Base = object
+
+
+@dataclass(frozen=True, eq=False)
+class Modes:
+    r"""Modes of a density, the highest first.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, d)
+    log_density : ndarray of shape (m,)
+    mass : ndarray of shape (m,)
+        Share of the draws that lie in the basin of each mode, from which one ascends to it: within
+        about :math:`\sqrt{\alpha (1 - \alpha) / n}` for n draws.
+    prominence : ndarray of shape (m,)
+        How far the log-density falls on the best way to a higher mode; infinite for the highest.
+    """
+
+    points: Array
+    log_density: Array
+    mass: Array
+    prominence: Array
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __str__(self) -> str:
+        lines = ["log-density  mass   prominence  point"]
+        parts = zip(self.log_density, self.mass, self.prominence, self.points, strict=True)
+        for log_p, mass, prominence, point in parts:
+            where = ", ".join(f"{x:.4g}" for x in point)
+            lines.append(f"{log_p:>11.4f}  {mass:.3f}  {prominence:>10.3f}  {where}")
+        return "\n".join(lines)
+
+
+@guard
+class ShapeMixin(_Base):
+    """Derivatives of the log-density, and modes; of real columns."""
+
+    @abstractmethod
+    def _mixture(self) -> Any:
+        """The density as a sum of terms."""
+
+    def score_function(self, X: ArrayLike) -> Array:
+        r"""Gradient :math:`\nabla \log p` of the log-density at each row, of shape (n, d), exact.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        """
+        return self._derivatives(X)[1]
+
+    def hessian(self, X: ArrayLike) -> Array:
+        """Matrix of second derivatives of the log-density at each row, of shape (n, d, d), exact.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        """
+        return self._derivatives(X)[2]
+
+    def modes(
+        self, prominence: float = 0.25, n_samples: int = N_STARTS, random_state: Seed = None
+    ) -> Modes:
+        """Modes of the density, by ascents from exact draws.
+
+        Modes that rise less than `prominence` over the saddle to a higher one belong to that: an
+        estimate has ripples. A mode whose basin holds no draw is not seen.
+
+        Parameters
+        ----------
+        prominence : float, default=0.25
+            In nats: the density of a mode is at least 28 % above that of the saddle.
+        n_samples : int, default=2000
+            Draws.
+        random_state : int, RandomState instance or None, default=None
+        """
+        check_positive("prominence", prominence)
+        check_count("n_samples", n_samples, minimum=2)
+        self._check_real()
+        x = torch.from_numpy(self._draws(n_samples, random_state))
+        unit = x.std(0)
+        ends = torch.cat([shape.ascend(self.density_, part, unit) for part in x.split(BLOCK)])
+
+        def log_prob(points: Tensor) -> Tensor:
+            return torch.from_numpy(self._log_density(points.numpy()))
+
+        log_p = log_prob(ends)
+        basin = shape.distinct(ends, log_p, unit)
+        best = torch.stack(
+            [log_p.masked_fill(basin != k, -torch.inf).argmax() for k in basin.unique()]
+        )
+        height = log_p[best]
+        edges = shape.saddles(log_prob, x, basin, unit)
+        owner, rises = shape.persistence(height.tolist(), edges, prominence)
+        own = torch.tensor(owner)[basin]
+        kept = [k for k in range(len(height)) if owner[k] == k]
+        return Modes(
+            ends[best[kept]].numpy(),
+            height[kept].numpy(),
+            np.array([float((own == k).double().mean()) for k in kept]),
+            np.array(rises)[kept],
+        )
+
+    def _derivatives(self, X: ArrayLike) -> tuple[Array, ...]:
+        self._check_real()
+        rows = torch.tensor(self._numbers(X))
+        parts = [shape.derivatives(self.density_, part) for part in rows.split(BLOCK)]
+        return tuple(torch.cat(part).numpy() for part in zip(*parts, strict=True))
+
+    def _check_real(self) -> None:
+        density = self._mixture()
+        columns = density.each() if isinstance(density, TableDensity) else []
+        for k, column in enumerate(columns):
+            if not isinstance(column, RealColumn):
+                raise ValueError(
+                    f"column {k} is not real, and there is no derivative along it; take the "
+                    "marginal of real columns, or a conditional, first"
+                )
