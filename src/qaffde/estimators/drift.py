@@ -55,9 +55,9 @@ class QAFFDEDriftDetector(BaseEstimator):
 
     The statistic is the distance between the mean features of the two samples. The features are
     those of each column, waves of all columns together at three scales, and products of two
-    columns. The soft maximum of their standardized distances, a logarithm of a mean of
-    exponentials, is tested by permutations, which is exact for rows that are independent: without
-    drift the p-value is uniform.
+    columns. Distances are standardized. Their soft maximum, over columns first, is tested by
+    permutations, which is exact for rows that are independent: without drift the p-value is
+    uniform.
 
     Columns may have any kinds, and gaps; labels that the reference rows did not have are drift,
     not an error. Neighboring rows are mixed within what one call is given, and nowhere else.
@@ -204,9 +204,10 @@ class QAFFDEDriftDetector(BaseEstimator):
         counts = torch.full_like(sums[:, 0], self.group_size_)
         T = two_samples.squared_distances(sums, counts, labels, self._features.blocks)
         z = two_samples.standardized(T)
-        most = z.logsumexp(1) - math.log(z.shape[1])
-        columns = two_samples.step_down(z[:, :d]).numpy()
-        return float(most[0]), two_samples.share_above(most), columns
+        columns = two_samples.standardized(_soft_maximum(z[:, :d]), root=1)
+        most = _soft_maximum(torch.cat([columns, z[:, d:]], 1))
+        p_values = two_samples.step_down(z[:, :d]).numpy()
+        return float(most[0, 0]), two_samples.share_above(most[:, 0]), p_values
 
     def _grouped(self, blocks: Iterable[Array], waiting: Array) -> tuple[Tensor, Array]:
         """Sums (G, F) of the features of groups of rows, and rows that are too few for one."""
@@ -253,6 +254,11 @@ class QAFFDEDriftDetector(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _soft_maximum(z: Tensor) -> Tensor:
+    """Logarithms (P, 1) of the means of the exponentials of rows (P, B)."""
+    return z.logsumexp(1, keepdim=True) - math.log(z.shape[1])
 
 
 def _opened(schema: Schema | None) -> Schema | None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
 
 from qaffde.estimators.base import Array, DensityEstimator
 from qaffde.nn import RealColumn, TableDensity, shape
-from qaffde.parameters import Seed, check_count, check_positive, guard
+from qaffde.parameters import Seed, check_count, check_positive, check_share, guard
 
 N_STARTS = 2000
 BLOCK = 2048
@@ -82,47 +81,49 @@ class ShapeMixin(_Base):
         return self._derivatives(X)[2]
 
     def modes(
-        self, prominence: float = 0.25, n_samples: int = N_STARTS, random_state: Seed = None
+        self,
+        prominence: float = 0.25,
+        mass: float = 0.05,
+        n_samples: int = N_STARTS,
+        random_state: Seed = None,
     ) -> Modes:
         """Modes of the density, by ascents from exact draws.
 
-        Modes that rise less than `prominence` over the saddle to a higher one belong to that: an
-        estimate has ripples. A mode whose basin holds no draw is not seen.
+        A mode that rises little over the saddle to a higher one, or that has little mass, belongs
+        to that one: an estimate has ripples, and more of them at the ends of a box.
 
         Parameters
         ----------
         prominence : float, default=0.25
             In nats: the density of a mode is at least 28 % above that of the saddle.
+        mass : float, default=0.05
+            Probability of the basin.
         n_samples : int, default=2000
-            Draws.
+            Draws to ascend from. A mode whose basin holds none is not seen.
         random_state : int, RandomState instance or None, default=None
         """
         check_positive("prominence", prominence)
+        check_share("mass", mass)
         check_count("n_samples", n_samples, minimum=2)
         self._check_real()
         x = torch.from_numpy(self._draws(n_samples, random_state))
         unit = x.std(0)
         ends = torch.cat([shape.ascend(self.density_, part, unit) for part in x.split(BLOCK)])
 
-        def log_prob(points: Tensor) -> Tensor:
-            return torch.from_numpy(self._log_density(points.numpy()))
-
-        log_p = log_prob(ends)
+        with torch.no_grad():
+            log_p = self.density_.log_prob(ends)
         basin = shape.distinct(ends, log_p, unit)
-        best = torch.stack(
-            [log_p.masked_fill(basin != k, -torch.inf).argmax() for k in basin.unique()]
-        )
+        inside = (log_p.masked_fill(basin != k, -torch.inf) for k in range(int(basin.max()) + 1))
+        best = torch.stack([own.argmax() for own in inside])
         height = log_p[best]
-        edges = shape.saddles(log_prob, x, basin, unit)
-        owner, rises = shape.persistence(height.tolist(), edges, prominence)
-        own = torch.tensor(owner)[basin]
-        kept = [k for k in range(len(height)) if owner[k] == k]
-        return Modes(
-            ends[best[kept]].numpy(),
-            height[kept].numpy(),
-            np.array([float((own == k).double().mean()) for k in kept]),
-            np.array(rises)[kept],
-        )
+        with torch.no_grad():
+            edges = shape.saddles(self.density_, x, basin, ends[best], unit)
+        share = (basin.bincount() / len(x)).tolist()
+        owner, rises = shape.persistence(height.tolist(), share, edges, (prominence, mass))
+        kept = sorted(set(owner))
+        masses = [sum(m for m, k in zip(share, owner, strict=True) if k == own) for own in kept]
+        points = ends[best[kept]].numpy(), height[kept].numpy()
+        return Modes(*points, np.array(masses), np.array(rises)[kept])
 
     def _derivatives(self, X: ArrayLike) -> tuple[Array, ...]:
         self._check_real()

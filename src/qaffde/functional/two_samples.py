@@ -51,13 +51,13 @@ def squared_distances(sums: Tensor, counts: Tensor, labels: Tensor, blocks: Tens
     return found.index_add_(1, blocks, squares)
 
 
-def standardized(T: Tensor) -> Tensor:
-    """Statistics (P, B) on one scale: cube roots, which are nearly normal, of variance one.
+def standardized(T: Tensor, root: int = 3) -> Tensor:
+    """Roots of statistics (P, B), with mean zero and variance one over all rows.
 
-    A sum of squares of normal numbers is nearly normal after this root (Wilson and Hilferty,
-    1931). Means and deviations are those over all rows, so that permutations stay exact.
+    A sum of squares of normal numbers is nearly normal after the third root (Wilson and Hilferty,
+    1931). Since the true row counts as any other, permutations stay exact.
     """
-    roots = T.clamp(min=0).pow(1 / 3)
+    roots = T if root == 1 else T.clamp(min=0).pow(1 / root)
     deviation = roots.std(0)
     return (roots - roots.mean(0)) / torch.where(deviation > 0, deviation, 1)
 

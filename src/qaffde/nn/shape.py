@@ -6,8 +6,6 @@ on a path between them, and the prominence of a mode is how far it rises over th
 higher one: its persistence (Chazal et al., 2013). Ripples of an estimate have little of it.
 """
 
-from collections.abc import Callable
-
 import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
@@ -23,8 +21,10 @@ FLAT = 1e-6
 """Curvature, in squared deviations, that counts as this much."""
 NEIGHBORS = 12
 """Of a draw, on paths between modes."""
-BETWEEN = (0.25, 0.5, 0.75)
-"""Places on an edge of a path where its density is looked at."""
+PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where the density on an edge of a path is looked at."""
+SADDLE_STEPS, STEP = 40, 0.01
+"""Of a walk to a saddle, and deviations to its sides from where one ascends."""
 
 
 def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,33 +37,45 @@ def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return log_p.detach(), slope.detach(), torch.stack(rows, 1)
 
 
+def newton_step(
+    slope: Tensor, curvature: Tensor, unit: Tensor, *, down: int = 0, longest: float = LONGEST
+) -> Tensor:
+    """Steps (n, d) up, but down along the `down` directions of the largest curvature."""
+    lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
+    along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
+    along[:, len(unit) - down :] *= -1
+    step = (V @ along[..., None])[..., 0]
+    return step * (longest / step.norm(dim=1, keepdim=True).clamp(min=longest)) * unit
+
+
 def ascend(density: Density, x: Tensor, unit: Tensor) -> Tensor:
     """Ends (n, d) of ascents from x of shape (n, d); `unit` (d,) are deviations of columns."""
-    x, moving = x.clone(), torch.ones(len(x), dtype=torch.bool)
+    x, moving = x.clone(), torch.arange(len(x))
     for _ in range(MAX_STEPS):
-        rows = moving.nonzero()[:, 0]
-        if not len(rows):
-            break
-        start = x[rows]
+        start = x[moving]
         log_p, slope, curvature = derivatives(density, start)
-        lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
-        along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
-        step = (V @ along[..., None])[..., 0]
-        length = step.norm(dim=1, keepdim=True)
-        step = step * (LONGEST / length.clamp(min=LONGEST)) * unit
-        found, open_rows = start.clone(), torch.ones(len(rows), dtype=torch.bool)
+        step = newton_step(slope, curvature, unit)
+        open_rows = torch.arange(len(moving))
         for _ in range(HALVINGS):
             trial = start[open_rows] + step[open_rows]
             better = density.log_prob(trial) > log_p[open_rows]
-            numbers = open_rows.nonzero()[:, 0]
-            found[numbers[better]] = trial[better]
-            open_rows[numbers[better]] = False
-            step = step / 2
-            if not open_rows.any():
+            x[moving[open_rows[better]]] = trial[better]
+            open_rows, step = open_rows[~better], step / 2
+            if not len(open_rows):
                 break
-        x[rows] = found
-        moving[rows] = ((found - start) / unit).norm(dim=1) > CONVERGED
+        moving = moving[((x[moving] - start) / unit).norm(dim=1) > CONVERGED]
+        if not len(moving):
+            break
     return x
+
+
+def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends (n, d) of walks from x (n, d) to saddles, and the way (n, d) that rises there."""
+    for _ in range(SADDLE_STEPS):
+        _, slope, curvature = derivatives(density, x)
+        x = x + newton_step(slope, curvature, unit, down=1, longest=LONGEST / 5)
+    curvature = derivatives(density, x)[2]
+    return x, torch.linalg.eigh(curvature * unit[:, None] * unit)[1][..., -1] * unit
 
 
 def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:
@@ -77,46 +89,65 @@ def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:
 
 
 def saddles(
-    log_prob: Callable[[Tensor], Tensor], x: Tensor, basin: Tensor, unit: Tensor
+    density: Density, x: Tensor, basin: Tensor, peaks: Tensor, unit: Tensor
 ) -> list[tuple[float, int, int]]:
-    """Heights of the highest edges between draws x (n, d) of two basins (n,), highest first."""
-    tree = cKDTree((x / unit).numpy())
-    near = torch.from_numpy(tree.query((x / unit).numpy(), min(NEIGHBORS + 1, len(x)))[1])
-    first = torch.arange(len(x)).repeat_interleave(near.shape[1])
-    second = near.flatten()
+    """Heights of the saddles between basins (n,) of draws x (n, d), the highest first.
+
+    The best edge between neighbors of two basins is below their saddle, from where a walk to the
+    saddle begins. It counts if one ascends from it to these two peaks (K, d).
+    """
+    scaled = (x / unit).numpy()
+    near = torch.from_numpy(cKDTree(scaled).query(scaled, min(NEIGHBORS + 1, len(x)))[1])
+    first, second = torch.arange(len(x)).repeat_interleave(near.shape[1]), near.flatten()
     cross = basin[first] != basin[second]
     first, second = first[cross], second[cross]
     if not len(first):
         return []
-    places = [torch.lerp(x[first], x[second], share) for share in (0.0, *BETWEEN, 1.0)]
-    lowest = torch.stack([log_prob(place) for place in places]).amin(0)
-    heights: dict[tuple[int, int], float] = {}
-    pairs = torch.stack([basin[first], basin[second]], 1).sort(1).values.tolist()
-    for (a, b), height in zip(pairs, lowest.tolist(), strict=True):
-        heights[a, b] = max(height, heights.get((a, b), height))
-    return sorted(((height, a, b) for (a, b), height in heights.items()), reverse=True)
+    places = torch.stack([torch.lerp(x[first], x[second], share) for share in PLACES])
+    heights = torch.stack([density.log_prob(place) for place in places])
+    lowest, at = heights.min(0)
+    pairs, group = (
+        torch.stack([basin[first], basin[second]], 1)
+        .sort(1)
+        .values.unique(dim=0, return_inverse=True)
+    )
+    best = torch.stack(
+        [lowest.masked_fill(group != k, -torch.inf).argmax() for k in range(len(pairs))]
+    )
+    found, way = saddle(density, places[at[best], best], unit)
+    sides = [ascend(density, found + side * STEP * way, unit) for side in (-1, 1)]
+    reached = torch.stack([torch.cdist(end / unit, peaks / unit).argmin(1) for end in sides], 1)
+    agrees = (reached.sort(1).values == pairs).all(1)
+    height = torch.where(agrees, density.log_prob(found), lowest[best])
+    height = torch.maximum(height.nan_to_num(-torch.inf), lowest[best])
+    edges = zip(height.tolist(), *pairs.T.tolist(), strict=True)
+    return sorted(edges, reverse=True)
 
 
 def persistence(
-    height: list[float], edges: list[tuple[float, int, int]], least: float
+    height: list[float],
+    mass: list[float],
+    edges: list[tuple[float, int, int]],
+    least: tuple[float, float],
 ) -> tuple[list[int], list[float]]:
     """Mode that each mode belongs to, and prominences of those that stay.
 
     Parameters
     ----------
-    height : list of K floats
-        Log-densities of modes.
+    height, mass : lists of K floats
+        Log-densities of modes, and probabilities of their basins.
     edges : list of (height, mode, mode)
         Saddles, the highest first.
-    least : float
-        Prominence below which a mode belongs to the higher one behind its saddle.
+    least : pair of floats
+        Prominence and mass below which a mode belongs to the higher one behind its saddle.
 
     Examples
     --------
-    >>> persistence([3.0, 2.0, 2.5], [(1.9, 0, 1), (0.5, 1, 2)], least=0.5)
-    ([0, 0, 2], [inf, 0.10000000000000009, 2.0])
+    >>> edges = [(1.5, 0, 1), (0.5, 1, 2)]
+    >>> persistence([3.0, 2.0, 2.5], [0.4, 0.2, 0.4], edges, least=(1.0, 0.1))
+    ([0, 0, 2], [inf, 0.5, 2.0])
     """
-    root, kept = list(range(len(height))), list(range(len(height)))
+    root, kept, held = list(range(len(height))), list(range(len(height))), list(mass)
     prominence = [float("inf")] * len(height)
 
     def top(of: list[int], k: int) -> int:
@@ -124,11 +155,12 @@ def persistence(
             k = of[k]
         return k
 
-    for saddle, *pair in edges:
+    for level, *pair in edges:
         low, high = sorted(pair, key=lambda k: height[top(root, k)])
-        peak = top(root, low)
-        if peak != top(root, high):
-            root[peak], prominence[peak] = top(root, high), height[peak] - saddle
-            if prominence[peak] < least:
+        peak, summit = top(root, low), top(root, high)
+        if peak != summit:
+            root[peak], prominence[peak] = summit, height[peak] - level
+            if prominence[peak] < least[0] or held[peak] < least[1]:
                 kept[top(kept, peak)] = top(kept, high)
+            held[summit] += held[peak]
     return [top(kept, k) for k in range(len(height))], prominence
