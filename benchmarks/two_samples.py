@@ -210,7 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
     def measured(options: Namespace) -> Iterable[Row]:
         return run(options.trials)
 
-    options: Any = {"--trials": {"type": int, "default": 500, "help": "without drift"}}
+    options: Any = {"trials": {"type": int, "default": 500, "help": "without drift"}}
     run_or_report(__doc__, RESULTS, PAGE, measured, body, arguments, options)
 
 

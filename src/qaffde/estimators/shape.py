@@ -118,8 +118,11 @@ class ShapeMixin(_Base):
         height = log_p[best]
         with torch.no_grad():
             edges = shape.saddles(self.density_, x, basin, ends[best], unit)
-        share = (basin.bincount() / len(x)).tolist()
-        owner, rises = shape.persistence(height.tolist(), share, edges, (prominence, mass))
+        share, heights = (basin.bincount() / len(x)).tolist(), height.tolist()
+        owner = shape.persistence(heights, edges, prominence)[0]
+        owner = shape.without_light(owner, share, edges, mass)
+        edges = [(level, owner[a], owner[b]) for level, a, b in edges if owner[a] != owner[b]]
+        rises = shape.persistence(heights, edges, 0.0)[1]
         kept = sorted(set(owner))
         masses = [sum(m for m, k in zip(share, owner, strict=True) if k == own) for own in kept]
         points = ends[best[kept]].numpy(), height[kept].numpy()

@@ -26,6 +26,9 @@ PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 SADDLE_STEPS, STEP = 40, 0.01
 """Of a walk to a saddle, and deviations to its sides from where one ascends."""
 
+Edges = list[tuple[float, int, int]]
+"""Heights of saddles, and the two modes that each joins."""
+
 
 def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-density (n,), its gradient (n, d) and Hessian (n, d, d) at x of shape (n, d)."""
@@ -88,9 +91,7 @@ def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:
     return label
 
 
-def saddles(
-    density: Density, x: Tensor, basin: Tensor, peaks: Tensor, unit: Tensor
-) -> list[tuple[float, int, int]]:
+def saddles(density: Density, x: Tensor, basin: Tensor, peaks: Tensor, unit: Tensor) -> Edges:
     """Heights of the saddles between basins (n,) of draws x (n, d), the highest first.
 
     The best edge between neighbors of two basins is below their saddle, from where a walk to the
@@ -124,43 +125,55 @@ def saddles(
     return sorted(edges, reverse=True)
 
 
-def persistence(
-    height: list[float],
-    mass: list[float],
-    edges: list[tuple[float, int, int]],
-    least: tuple[float, float],
-) -> tuple[list[int], list[float]]:
+def persistence(height: list[float], edges: Edges, least: float) -> tuple[list[int], list[float]]:
     """Mode that each mode belongs to, and prominences of those that stay.
 
     Parameters
     ----------
-    height, mass : lists of K floats
-        Log-densities of modes, and probabilities of their basins.
+    height : list of K floats
+        Log-densities of modes.
     edges : list of (height, mode, mode)
         Saddles, the highest first.
-    least : pair of floats
-        Prominence and mass below which a mode belongs to the higher one behind its saddle.
+    least : float
+        Prominence below which a mode belongs to the higher one behind its saddle.
 
     Examples
     --------
-    >>> edges = [(1.5, 0, 1), (0.5, 1, 2)]
-    >>> persistence([3.0, 2.0, 2.5], [0.4, 0.2, 0.4], edges, least=(1.0, 0.1))
+    >>> persistence([3.0, 2.0, 2.5], [(1.5, 0, 1), (0.5, 1, 2)], least=1.0)
     ([0, 0, 2], [inf, 0.5, 2.0])
     """
-    root, kept, held = list(range(len(height))), list(range(len(height))), list(mass)
+    root, kept = list(range(len(height))), list(range(len(height)))
     prominence = [float("inf")] * len(height)
-
-    def top(of: list[int], k: int) -> int:
-        while of[k] != k:
-            k = of[k]
-        return k
-
     for level, *pair in edges:
-        low, high = sorted(pair, key=lambda k: height[top(root, k)])
-        peak, summit = top(root, low), top(root, high)
+        low, high = sorted(pair, key=lambda k: height[_top(root, k)])
+        peak, summit = _top(root, low), _top(root, high)
         if peak != summit:
             root[peak], prominence[peak] = summit, height[peak] - level
-            if prominence[peak] < least[0] or held[peak] < least[1]:
-                kept[top(kept, peak)] = top(kept, high)
-            held[summit] += held[peak]
-    return [top(kept, k) for k in range(len(height))], prominence
+            if prominence[peak] < least:
+                kept[_top(kept, peak)] = _top(kept, high)
+    return [_top(kept, k) for k in range(len(height))], prominence
+
+
+def without_light(owner: list[int], mass: list[float], edges: Edges, least: float) -> list[int]:
+    """Mode that each mode belongs to, once those of less than a mass join their neighbors.
+
+    Examples
+    --------
+    >>> without_light([0, 1, 1], [0.9, 0.02, 0.01], [(1.5, 0, 1)], least=0.05)
+    [0, 0, 0]
+    """
+    owner, held = list(owner), [0.0] * len(owner)
+    for k, m in enumerate(mass):
+        held[owner[k]] += m
+    for k in sorted(set(owner), key=lambda k: held[k]):
+        ways = ((_top(owner, a), _top(owner, b)) for _, a, b in edges)
+        other = next((a if b == k else b for a, b in ways if k in (a, b) and a != b), k)
+        if held[k] < least and other != k:
+            owner[k], held[other] = other, held[other] + held[k]
+    return [_top(owner, k) for k in range(len(owner))]
+
+
+def _top(root: list[int], k: int) -> int:
+    while root[k] != k:
+        k = root[k]
+    return k
