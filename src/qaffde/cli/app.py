@@ -39,6 +39,7 @@ qaffde plot model.qaffde -o density.png
 qaffde plot model.qaffde --kind pairs --data rows.csv -o pairs.png
 qaffde plot model.qaffde --kind slices -c weight --given height=1.6,1.8 -o slices.svg
 qaffde explore model.qaffde
+qaffde explore june.qaffde july.qaffde
 qaffde explore model.qaffde --port 8000 --no-browser
 qaffde anomalies model.qaffde new.csv --fraction 0.01 -o odd.csv
 qaffde anomalies model.qaffde new.csv --all -o judged.parquet
