@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from benchmarks import two_samples as benchmark
 from qaffde import Integer, Periodic, QAFFDEDriftDetector
@@ -26,6 +27,11 @@ def table(seed, n=400, **changes):
             "hour": rng.vonmises(changes.get("hour", 0.0), 2.0, size=n) * 12 / np.pi,
         }
     )
+
+
+@parametrize_with_checks([QAFFDEDriftDetector(n_permutations=19, n_features=4)])
+def test_scikit_learn(estimator, check):
+    check(estimator)
 
 
 COLUMNS = {"hour": Periodic(24.0), "k": Integer()}

@@ -120,7 +120,7 @@ class QAFFDEDriftDetector(BaseEstimator):
         read = self._reader(X, reset=True)
         n, some = _sampled(read(), generator)
         if n < 2:
-            raise ValueError(f"X has {n} rows; a reference needs at least two")
+            raise ValueError(f"X has {n} sample{'s' * (n != 1)}; a reference needs at least two")
         schema: Schema | None = self._schema
         kinds = [Real()] * some.shape[1] if schema is None else schema.kinds
         self._features = TableFeatures.of(kinds, some, self.n_features, generator)
