@@ -7,12 +7,13 @@ Within a component the parts other than lines are independent of all else, so ev
 them only changes the weights of the terms.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.inner_products import inner_product
 from qaffde.nn.calculus.mixture import (
     BornMixture,
     conditional_terms,
@@ -192,6 +193,30 @@ class FactoredMixture(PartsDensity):
             region = regions[part]
             ends[:, column] = infinite if region is None else region
         return self.mixture.probability(ends[:, :, 0], ends[:, :, 1], shares)
+
+    def inner_product(
+        self, other: "FactoredMixture", codes: Mapping[int, int], lines: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Integral of the product with a density of the same parts, and its error.
+
+        Parameters
+        ----------
+        other : FactoredMixture
+        codes : dict of {int: int}
+            Numbers of parts that have one code, and are not summed over.
+        lines : sequence of int
+            Of the lines; the other lines are integrated out of both densities first.
+        """
+        weights = torch.ones(1, 1, dtype=torch.float64)
+        for (part, factor), (_, law) in zip(self._others(), other._others(), strict=True):
+            if part in codes:
+                code = torch.tensor([codes[part]])
+                at = factor.log_values(code).exp().T * law.log_values(code).exp()
+            weights = weights * (at if part in codes else factor.overlaps(law))
+        if lines:
+            return inner_product(self._marginal(lines), [other._marginal(lines)], weights)
+        masses = self.mixture.weights[:, None] * other.mixture.weights
+        return (masses * weights).sum(), torch.zeros((), dtype=torch.float64)
 
     def edges(self, part: int, *, plane: bool) -> Tensor:
         """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""
