@@ -23,6 +23,8 @@ MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
 CIRCLE_PANELS = 128
+MAX_TURNS = 32
+"""Of a wave on a circle in one turn."""
 NODES, PLANE_NODES = 8, 7
 """Of a panel of a quadrature."""
 MAX_PLANE_BREAKS = 16
@@ -218,6 +220,13 @@ class Factor(nn.Module, ABC):
         """Probabilities (n, K) of regions."""
 
     @abstractmethod
+    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Points (m,), and the masses (K, m) that sums over waves take there.
+
+        Of a `region` of shape (C,) or (2,), or of all values.
+        """
+
+    @abstractmethod
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """A value (n,) from each of the components (n,)."""
 
@@ -255,6 +264,12 @@ class CodeFactor(Factor):
     def masses(self, region: Tensor) -> Tensor:
         """Sums over masks (n, C)."""
         return region.double() @ self.log_mass.exp().T
+
+    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The codes, and their masses."""
+        mass = self.log_mass.exp()
+        codes = torch.arange(mass.shape[1], dtype=torch.float64)
+        return codes, mass if region is None else mass * region
 
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Codes by their masses."""
@@ -325,6 +340,20 @@ class CircleFactor(Factor):
             total += torch.special.ndtr((high + turn) / self.deviation)
             total -= torch.special.ndtr((low + turn) / self.deviation)
         return total
+
+    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Even points, which are exact for waves, or those of Gauss–Legendre rules on an arc."""
+        turns = 0.5 / float(self.deviation.min())  # a wave of so many in a turn is not in the laws
+        if region is None:
+            m = math.ceil(3 * turns) + 4 * MAX_TURNS
+            u = torch.arange(m, dtype=torch.float64) / m
+            weights = torch.full_like(u, 1 / m)
+        else:
+            low, high = region
+            n = 2 + math.ceil(float(high - low) * (2 * turns + MAX_TURNS))
+            share = torch.linspace(0, 1, n, dtype=torch.float64)
+            u, weights = panels(torch.lerp(low, high, share), NODES)
+        return u, (self.log_values(u).exp() * weights[:, None]).T
 
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Normal draws, wrapped."""

@@ -8,6 +8,7 @@ normal. All that the calculus asks of the law are three functions of a frequency
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -136,6 +137,35 @@ class NormalLaw(Law):
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
         """Exponential of −½‖w_i ± w_j‖²."""
         return negative_half_squares(W, sign).exp_()
+
+
+@dataclass(frozen=True, eq=False)
+class PointLaw:
+    """Independent masses at points of each column, or at those of a part of it.
+
+    Parameters
+    ----------
+    points, masses : lists of Tensors of shape (m,)
+        Of each column.
+
+    Examples
+    --------
+    >>> coin = PointLaw([torch.tensor([0.0, 1.0])], [torch.tensor([0.5, 0.5])])
+    >>> coin.pair_characteristic(torch.tensor([[0.0], [math.pi]]), -1).real.round()
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    points: list[Tensor]
+    masses: list[Tensor]
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Product over columns of E[exp(i(w_j + sign·w_i)x)], of shape (H, H)."""
+        found = torch.ones((), dtype=torch.complex64).to(1j * W[:1, :1])
+        for w, x, mass in zip(W.T, self.points, self.masses, strict=True):
+            wave = torch.exp(1j * torch.outer(w, x))
+            found = found * (((wave.conj() if sign < 0 else wave) * mass) @ wave.mT)
+        return found
 
 
 def _sinc_series(omega: Tensor, order: int) -> Tensor:
