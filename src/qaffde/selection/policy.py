@@ -94,6 +94,8 @@ class SelectionPolicy:
     mapped_rows, map_errors : int, float, default=200, 2.0
         Distinct rows from which on maps of columns are tried, and standard errors by which they
         must raise the held-out likelihood.
+    few_wave_rows : int, default=1000
+        With fewer rows to fit to, waves over the parts of a table are not tried.
     table_rows, table_choice_iterations, table_iterations : int, default=28_000, 25, 100
         Of a table of mixed columns: rows that mixtures are compared on, and iterations of
         expectation–maximization then and in the end.
@@ -179,6 +181,7 @@ class SelectionPolicy:
     many_columns_rank: int = 64
     max_knots: int = 128
     mapped_rows: int = 200
+    few_wave_rows: int = 1000
     map_errors: float = 2.0
     table_rows: int = 28_000
     table_choice_iterations: int = 25
