@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.base import Density
+from qaffde.nn.calculus.base_laws import PartLaw, PointLaw, WrappedLaw
 from qaffde.nn.calculus.integrals import panels, quantiles
 
 REACH = 8.5
@@ -220,11 +221,8 @@ class Factor(nn.Module, ABC):
         """Probabilities (n, K) of regions."""
 
     @abstractmethod
-    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Points (m,), and the masses (K, m) that sums over waves take there.
-
-        Of a `region` of shape (C,) or (2,), or of all values.
-        """
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """Laws of the components, or what is theirs in a region of shape (C,) or (2,)."""
 
     @abstractmethod
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
@@ -265,11 +263,11 @@ class CodeFactor(Factor):
         """Sums over masks (n, C)."""
         return region.double() @ self.log_mass.exp().T
 
-    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The codes, and their masses."""
-        mass = self.log_mass.exp()
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """Masses of codes."""
+        mass = self.log_mass.exp() if region is None else self.log_mass.exp() * region
         codes = torch.arange(mass.shape[1], dtype=torch.float64)
-        return codes, mass if region is None else mass * region
+        return [PointLaw(codes, own) for own in mass]
 
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Codes by their masses."""
@@ -341,19 +339,15 @@ class CircleFactor(Factor):
             total -= torch.special.ndtr((low + turn) / self.deviation)
         return total
 
-    def points(self, region: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Even points, which are exact for waves, or those of Gauss–Legendre rules on an arc."""
-        turns = 0.5 / float(self.deviation.min())  # a wave of so many in a turn is not in the laws
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """The normal laws, or Gauss–Legendre rules on an arc."""
         if region is None:
-            m = math.ceil(3 * turns) + 4 * MAX_TURNS
-            u = torch.arange(m, dtype=torch.float64) / m
-            weights = torch.full_like(u, 1 / m)
-        else:
-            low, high = region
-            n = 2 + math.ceil(float(high - low) * (2 * turns + MAX_TURNS))
-            share = torch.linspace(0, 1, n, dtype=torch.float64)
-            u, weights = panels(torch.lerp(low, high, share), NODES)
-        return u, (self.log_values(u).exp() * weights[:, None]).T
+            parts = zip(self.mean, self.deviation, strict=True)
+            return [WrappedLaw(mean, deviation) for mean, deviation in parts]
+        low, high = region
+        n = 2 + math.ceil(float(high - low) * (1 / float(self.deviation.min()) + MAX_TURNS))
+        u, weights = panels(torch.lerp(low, high, torch.linspace(0, 1, n).double()), NODES)
+        return [PointLaw(u, own) for own in self.log_values(u).T.exp() * weights]
 
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Normal draws, wrapped."""

@@ -8,7 +8,15 @@ from torch import Tensor
 from qaffde import nn
 from qaffde.files.fields import Fields, checked, item, items, number, optional, tensor, whole
 from qaffde.files.values import RECIPES, Recipe, must
-from qaffde.nn.calculus.base_laws import Law, NormalLaw, PointLaw, UniformLaw
+from qaffde.nn.calculus.base_laws import (
+    Law,
+    NormalLaw,
+    PartLaw,
+    PointLaw,
+    ProductLaw,
+    UniformLaw,
+    WrappedLaw,
+)
 from qaffde.nn.calculus.polynomial import (
     Coefficients,
     IntegratedCoefficients,
@@ -101,15 +109,10 @@ def _check_term(f: Fields) -> None:
     f.require(f["form"].W.shape[1] >= len(f["offset"]), "form", "has too few columns")
 
 
-def _check_points(f: Fields) -> None:
-    shapes = ([len(x) for x in f[name]] for name in ("points", "masses"))
-    f.require(next(shapes) == next(shapes), "masses", "are not those of points")
-
-
 def _check_average(f: Fields) -> None:
     _charge_pairs(f)
-    if isinstance(f["law"], PointLaw):
-        f.agree("law", "k", len(f["law"].points))
+    if isinstance(f["law"], ProductLaw):
+        f.agree("law", "k", len(f["law"].laws))
 
 
 def _check_table(f: Fields) -> None:
@@ -230,12 +233,12 @@ RECIPES |= {
         IntegratedCoefficients,
         _check_average,
         source=(Coefficients, "H"),
-        law=Law | PointLaw,
+        law=Law | ProductLaw,
         W="H k",
     ),
-    "PointLaw": Recipe(
-        PointLaw, _check_points, points=items("m, limited"), masses=items("m, not negative")
-    ),
+    "ProductLaw": Recipe(ProductLaw, laws=items(PartLaw, tuple, least=1)),
+    "PointLaw": Recipe(PointLaw, points="m, limited", masses="m, not negative"),
+    "WrappedLaw": Recipe(WrappedLaw, mean=", limited", deviation=", positive"),
     "UniformLaw": Recipe(UniformLaw),
     "NormalLaw": Recipe(NormalLaw),
     "Part": Recipe(

@@ -328,20 +328,18 @@ class TableMixture:
     def deviations(self) -> Tensor:
         """Standard deviations (q,) of the parts within a component; of categories one."""
         lines = iter(self.covariances.diagonal(dim1=1, dim2=2).T)
-        circles = iter(f.deviation for f in self.factors if isinstance(f, CircleFactor))
-        codes = iter(f.points() for f in self.factors if isinstance(f, CodeFactor))
-        laws, found = iter(self.laws), []
+        factors, laws, found = iter(self.factors), iter(self.laws), []
         for part in self.parts:
-            if part.is_line:
-                variance = next(lines)
-            elif part.kind == "circle":
-                variance = next(circles).square()
-            else:
-                code, mass = next(codes)
-                mean = (mass @ code)[:, None]
-                variance = (mass * (code - mean).square()).sum(1)
+            factor = None if part.is_line else next(factors)
+            if isinstance(factor, CircleFactor):
+                variance = factor.deviation.square()
+            elif isinstance(factor, CodeFactor):
+                mass, code = factor.log_mass.exp(), torch.arange(part.size).double()
+                variance = mass @ code.square() - (mass @ code).square()
                 variance = variance if next(laws).has_order else torch.ones_like(variance)
-            found.append((self.weights @ variance).sqrt())
+            else:
+                variance = next(lines)
+            found.append((self.weights @ variance).clamp(min=1e-9).sqrt())
         return torch.stack(found)
 
     def with_background(self, epsilon: float, spread: float) -> "TableMixture":

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Generator, Tensor, nn
 
-from qaffde.nn.calculus.base_laws import NormalLaw, PointLaw
+from qaffde.nn.calculus.base_laws import NormalLaw, PartLaw, ProductLaw
 from qaffde.nn.calculus.mixture import (
     BornMixture,
     conditional_terms,
@@ -34,9 +34,9 @@ MAX_PAIRS = 1 << 18
 """Rows and points that draws evaluate at once."""
 
 
-def point_laws(found: Sequence[tuple[Tensor, Tensor]], K: int) -> list[PointLaw]:
-    """One law of several parts for each component, from points (m,) and masses (K, m) of each."""
-    return [PointLaw([x for x, _ in found], [mass[k] for _, mass in found]) for k in range(K)]
+def product_laws(found: Sequence[list[PartLaw]]) -> list[ProductLaw]:
+    """One law of several parts for each component, from those of each part."""
+    return [ProductLaw(laws) for laws in zip(*found, strict=True)]
 
 
 class FactoredMixture(PartsDensity):
@@ -117,7 +117,7 @@ class FactoredMixture(PartsDensity):
         lost = [k for k in self.waves if k not in waves]
         if not lost:
             return terms
-        laws = point_laws([factors[k].points(regions.get(k)) for k in lost], len(terms))
+        laws = product_laws([factors[k].laws(regions.get(k)) for k in lost])
         columns = [self.lines.n_dims + self.waves.index(k) for k in lost]
         return [term.averaged(columns, law) for term, law in zip(terms, laws, strict=True)]
 

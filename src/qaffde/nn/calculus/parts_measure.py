@@ -1,12 +1,14 @@
 """Mixtures of parts as base measures of Fourier features."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from qaffde.nn.calculus.base_laws import NormalLaw, PointLaw
-from qaffde.nn.calculus.factored import FactoredMixture, point_laws
+from qaffde import functional as QF
+from qaffde.nn.calculus.base_laws import NormalLaw, ProductLaw
+from qaffde.nn.calculus.factored import FactoredMixture, product_laws
 from qaffde.nn.calculus.mixture import BornMixture, born_terms
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.features import BaseMeasure, Formula, GaussianMeasure
@@ -65,13 +67,13 @@ class FactoredMeasure(BaseMeasure):
 
     def characteristic(self, omega: Tensor) -> Tensor:
         """Weighted sum of products of those of the parts."""
-        lines, W = self.lines, omega[:, self.places]
-        square = torch.einsum("ns,kst,nt->nk", W, lines.covariances, W)
-        found = torch.polar(torch.exp(-0.5 * square), W @ lines.means.T)
-        for part, factor in zip(self.others, self.factors, strict=True):
-            points, masses = factor.points()
-            found = found * (torch.exp(1j * torch.outer(omega[:, part], points)) @ (masses + 0j).T)
-        return found @ (lines.weights + 0j)
+        lines, W, V = self.lines, omega[:, self.places], omega[:, self.others].T
+        found = torch.zeros(len(omega), dtype=torch.complex128)
+        components = zip(lines.weights, lines.means, lines.covariances, self.laws, strict=True)
+        for weight, mean, covariance, law in components:
+            own = (part.characteristic(v) for part, v in zip(law.laws, V, strict=True))
+            found += weight * math.prod(own) * QF.gaussian_characteristic(W, mean, covariance)
+        return found
 
     def _pairs(self, W: Tensor, b: Tensor) -> Tensor:
         unique, group = W.unique(dim=0, return_inverse=True)
@@ -92,9 +94,9 @@ class FactoredMeasure(BaseMeasure):
         return found
 
     @property
-    def laws(self) -> list[PointLaw]:
+    def laws(self) -> list[ProductLaw]:
         """Laws of the other parts in each component."""
-        return point_laws([factor.points() for factor in self.factors], self.width)
+        return product_laws([factor.laws() for factor in self.factors])
 
     def times(self, form: TrigonometricForm) -> "FactoredMixture":
         """The measure times a polynomial in the parts."""

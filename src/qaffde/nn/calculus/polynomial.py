@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from qaffde.nn.calculus.base_laws import Law, PointLaw
+from qaffde.nn.calculus.base_laws import Law, ProductLaw
 
 BLOCK = 2048
 """Rows whose waves are computed at once."""
@@ -189,7 +189,7 @@ class IntegratedCoefficients(Coefficients):
 
     needs_sines = cancels = True
 
-    def __init__(self, source: Coefficients, law: Law | PointLaw, W: Tensor) -> None:
+    def __init__(self, source: Coefficients, law: Law | ProductLaw, W: Tensor) -> None:
         self.source, self.law, self.W = source, law, W
         self.work = 3.0 * len(W)
 
@@ -271,7 +271,7 @@ class TrigonometricForm:
         """The form of the first `n_keep` columns; the law integrates the others out."""
         return self.averaged(range(n_keep, self.W.shape[1]), law)
 
-    def averaged(self, columns: Sequence[int], law: Law | PointLaw) -> "TrigonometricForm":
+    def averaged(self, columns: Sequence[int], law: Law | ProductLaw) -> "TrigonometricForm":
         """The form of all other columns; the law integrates these out."""
         if not len(columns):
             return self

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from qaffde import functional as QF
-from qaffde.nn.calculus.base_laws import Law, PointLaw
+from qaffde.nn.calculus.base_laws import Law, ProductLaw
 from qaffde.nn.calculus.column_series import values_of_column
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 
@@ -162,7 +162,7 @@ class Term:
         moved = replace(self.form, b=self.form.b + self.form.W[:, numbers] @ values)
         return replace(self, form=moved.moved(kept))
 
-    def averaged(self, columns: Sequence[int], law: PointLaw) -> "Term":
+    def averaged(self, columns: Sequence[int], law: ProductLaw) -> "Term":
         """The term where the law integrates some columns from outside, by their numbers, out."""
         return replace(self, form=self.form.averaged(columns, law))
 
