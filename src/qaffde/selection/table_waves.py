@@ -34,10 +34,12 @@ from qaffde.training.likelihood import (
 )
 from qaffde.training.run import Run
 
-MOST_DRAWS, DRAWN_ROWS = 8, 1 << 17
+MOST_DRAWS, DRAWN_ROWS = 5, 1 << 16
 """Draws for a row with gaps, and all of them together, at most."""
 ROUNDS = 2
 """Of expectation–maximization."""
+FIRST_RIDGE = 3.0
+"""Times the number of rows, where a search begins: the mixture has what is smooth."""
 BLOCK = 1 << 24
 """Rows times components of the mixture that are drawn at once."""
 SPREAD = math.sqrt(2)
@@ -170,8 +172,8 @@ def with_waves(
 
     if time.monotonic() > deadline:
         return plan
-    best = Waves(policy.likelihood_start, policy.ridge_rows)
-    for move in (wider, stiffer, wider):
+    best = Waves(policy.likelihood_start, FIRST_RIDGE)
+    for move in (wider, stiffer):
         after = along(best, move, 1)
         best = along(best, move, -1) if after is best else after
     gain, zero = gains[best], torch.zeros_like(gains[best])
