@@ -25,7 +25,8 @@ from qaffde import functional as QF
 from qaffde.distributed.partitions import FAN_IN, on_part, total, tree
 from qaffde.parameters import DOUBLE
 from qaffde.selection import ModelSpec
-from qaffde.selection.summary import SAMPLE_ROWS, summarize_part
+from qaffde.selection.policy import SAMPLE_ROWS
+from qaffde.selection.summary import summarize_part
 from qaffde.streams import chunks
 
 LENGTHS = {2: (100_000, 400_000), 8: (20_000, 80_000)}

@@ -3,9 +3,9 @@ A network with a Born density for its head
 ==========================================
 
 A network that predicts one number says nothing of how sure it is, and where several answers are
-right it predicts their mean, which is none of them. Here it predicts the factor of a
-:class:`~qaffde.nn.BornDensity`: a whole density for each input, normalized exactly at every step
-of the training.
+right it predicts their mean, which is none of them. Here its last layer is
+:class:`~qaffde.nn.ConditionalBorn`: a whole density for each input, normalized exactly at every
+step of the training.
 
 The rows are a classical example (Bishop, 1994): y is uniform on [0, 1], and
 :math:`x = y + 0.3 \,\sin(2\pi y) + \text{noise}`. From y to x there is one answer, from x back to
@@ -13,14 +13,15 @@ y there are up to three.
 """
 
 import math
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.colors import PowerNorm
 from torch import Tensor, nn
 
-from qaffde import functional as QF
-from qaffde.nn import BornDensity, BoxMeasure, FourierFeatures
+from qaffde import Real
+from qaffde.nn import ConditionalBorn
 from qaffde.training import LoopConfig, train
 
 NOISE = 0.08
@@ -51,44 +52,24 @@ x, y = draw(5000)
 # %%
 # The head
 # --------
-# Features of y and a base measure make a :class:`~qaffde.nn.BornDensity`; the box says that y lies
-# in [0, 1]. The network gives each input a factor L of its own, and so a density matrix:
-#
-# .. math::
-#
-#    p(y \mid x) = m(y) \frac{\lVert L(x) \phi(y) \rVert^2}{\operatorname{tr}\, L(x) G L(x)^\top}
-#
-# G does not depend on x. With :math:`L(x) = A(x) G^{-1/2}` the features are orthonormal, the trace
-# is :math:`\lVert A(x) \rVert^2`, and A is what the network puts out.
+# :class:`~qaffde.nn.ConditionalBorn` is the last layer: from what the network puts out to an
+# object like those of ``torch.distributions``. The target says that y lies between 0 and 1.
 
 
-class ConditionalDensity(nn.Module):
-    """Density of y given x, whose factor is the output of a network."""
+class BornHead(nn.Module):
+    """Born density of y given x."""
 
-    def __init__(self, rank: int = 4, n_features: int = 65) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        one = torch.ones(1, dtype=torch.float64)  # the root of G wants double precision
-        period = 2 * one  # twice the box, or its two ends would be neighbors
-        self.features = FourierFeatures.draw("lattice", n_features, 0.06 * one, period)
-        self.measure = BoxMeasure(0 * one, one)
-        U, lam = QF.range_eigenpairs(self.measure.gram(self.features), tolerance=1e-4)
-        self.register_buffer("whiten", (U * lam.rsqrt()).T)  # (k, D)
-        self.network = mlp(rank * len(lam))
+        self.network, self.layer = mlp(64), ConditionalBorn(64, target=Real(0, 1)).double()
 
-    def coordinates(self, x: Tensor) -> Tensor:
-        """A of shape (n, r, k) for inputs of shape (n, 1)."""
-        return self.network(x).unflatten(1, (-1, len(self.whiten)))
+    def at(self, x: Tensor) -> Any:
+        """Densities of y at inputs (n, 1)."""
+        return self.layer(self.network(x))
 
     def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
         """Log-densities of shape (n,) of y, each given its x."""
-        A, e = self.coordinates(x), self.features(y) @ self.whiten.T
-        born = (A @ e[:, :, None]).square().sum((1, 2))
-        return born.log() - A.square().sum((1, 2)).log() + self.measure.log_density(y)
-
-    def at(self, x: float) -> BornDensity:
-        """The density of y at one x, with all that a Born density can do."""
-        A = self.coordinates(torch.tensor([[x]], dtype=torch.float64))[0].detach()
-        return BornDensity(self.features, A @ self.whiten, self.measure)
+        return self.at(x).log_prob(y[:, 0])
 
 
 # %%
@@ -119,7 +100,7 @@ def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 torch.manual_seed(0)
-models = {"Born": ConditionalDensity(), "Gaussian": GaussianHead()}
+models = {"Born": BornHead(), "Gaussian": GaussianHead()}
 config = LoopConfig(max_steps=1000, batch_size=250, learning_rate=1e-2, eval_every=100)
 for model in models.values():
     train(model, loss, (x[:4000], y[:4000]), (x[4000:], y[4000:]), config, generator)
@@ -128,7 +109,7 @@ for model in models.values():
 # The truth is known: by Bayes' rule the density of y given x is that of the noise, divided by its
 # integral over y.
 
-grid = torch.linspace(0, 1, 401, dtype=torch.float64)[:, None]
+grid = torch.linspace(1e-6, 1 - 1e-6, 401, dtype=torch.float64)[:, None]
 
 
 def true_log_prob(x: Tensor, y: Tensor) -> Tensor:
@@ -173,12 +154,11 @@ _ = axes[0].set(ylabel="y")
 figure, axes = plt.subplots(1, 3, figsize=(9.5, 3), sharex=True, sharey=True, layout="constrained")
 for ax, value in zip(axes, (0.2, 0.5, 0.9), strict=True):
     given = torch.full_like(grid, value)
-    density = models["Born"].at(value)
-    draws = density.sample((2000,), generator)
     with torch.no_grad():
-        p = density.log_prob(grid).exp()
+        density = models["Born"].at(given[:1])
+        draws = density.sample((2000,))
+        p = density.log_prob(grid[:, 0]).exp()
         gaussian = models["Gaussian"].log_prob(given, grid).exp()
-    print(f"x = {value}: mass {torch.trapezoid(p, grid[:, 0]):.4f}")
     ax.hist(draws[:, 0], bins=50, range=(0, 1), density=True, color="0.87", label="draws")
     ax.plot(grid, true_log_prob(given, grid).exp(), "k--", lw=1, label="truth")
     ax.plot(grid, p, color="#0072B2", lw=2, label="Born head")

@@ -54,14 +54,18 @@ def _won(pairs: list[tuple[Row, Row | None]]) -> str:
 
 
 def _power(rows: list[Row]) -> list[list[str]]:
-    found = [row for row in rows if row["task"] == "power"]
-    if not found:
-        return []
-    figures = ", ".join(
-        f"{row['log_likelihood']:+.2f} nats from {row['n_train']:,} rows in {row['seconds']:.0f} s"
-        for row in sorted(found, key=lambda row: row["n_train"])
-    )
-    return [["POWER", f"`QAFFDETensorTrain()`: {figures}", "[trains](docs/tensor_train.md)"]]
+    found = sorted((row for row in rows if row["task"] == "power"), key=lambda row: row["n_train"])
+    figures = {
+        name: ", ".join(
+            f"{row['log_likelihood']:+.2f} nats from {row['n_train']:,} rows in "
+            f"{row['seconds']:.0f} s"
+            for row in found
+            if row["estimator"] == name
+        )
+        for name in dict.fromkeys(row["estimator"] for row in found)
+    }
+    page = "[trains and chains](docs/tensor_train.md)"
+    return [["POWER", f"`{name}()`: {text}", page] for name, text in figures.items()]
 
 
 def _regression(rows_of: Callable[[str], list[Row]]) -> list[list[str]]:

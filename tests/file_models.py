@@ -12,6 +12,7 @@ from qaffde import (
     ComputeConfig,
     FourierFeatures,
     Periodic,
+    QAFFDEAutoregressive,
     QAFFDEClassifier,
     QAFFDEOutlierDetector,
     QAFFDERegressor,
@@ -64,6 +65,10 @@ MODELS = {
         columns={"hour": Periodic(24), "spend": Atom(0)}, policy=BRIEF, random_state=0
     ).fit(TABLE),
     "train of a table": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(TABLE),
+    "chain of a table": lambda: QAFFDEAutoregressive(
+        width=8, training=TrainingConfig(max_steps=4), random_state=0
+    ).fit(TABLE.assign(city=np.where(X[:, 0] > 2, "Cali", "Bern"))),
+    "conditional of chain": lambda: fitted("chain of a table").condition({"hour": 10.0}),
     "marginal of train": lambda: fitted("tensor train").marginal(["weight"]),
     "outliers": lambda: QAFFDEOutlierDetector(
         QAFFDE(**CLOSED, base_measure="gaussian"), random_state=0

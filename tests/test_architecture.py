@@ -2,10 +2,12 @@
 
 from inspect import signature
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
 import qaffde
+from benchmarks import architecture
 from qaffde import baselines
 
 OURS = [
@@ -16,6 +18,8 @@ OURS = [
     qaffde.FourierFeatures,
 ]
 RIVALS = [getattr(baselines, name) for name in ("GMM", "KDE", "MAF", "NSF")]
+FILES = architecture.sources(qaffde)
+SOURCES = Path(qaffde.__file__).parent
 FEATURES = {"n_features", "bandwidth", "features"}
 """Of the transformer, whose features are not for a density: it has defaults of its own."""
 
@@ -48,3 +52,16 @@ def test_one_name_has_one_default(first, second):
 @pytest.mark.parametrize("estimator", OURS)
 def test_classes_are_at_most_three_deep(estimator):
     assert depth(estimator) <= 3
+
+
+def test_constants_of_the_search_are_fields_of_its_policy():
+    paths = architecture.search_files()
+    assert {"search.py", "columns.py", "choice.py"} <= {path.name for path in paths}
+    assert architecture.numeric_constants(paths) == 0
+    with_policy = [*paths, paths[0].with_name("policy.py")]
+    assert architecture.numeric_constants(with_policy) > 0  # its limits of memory and rounding
+
+
+def test_files_of_later_features_exist():
+    names = {path.relative_to(SOURCES).with_suffix("").as_posix() for path in FILES}
+    assert {*architecture.LATER} <= names

@@ -34,5 +34,5 @@ def test_rows_are_measured_once_and_reported(small):
     assert found[-1]["n_train"] == 200
     tensor_train.main(["report", "--results", str(rows), "--page", str(page)])
     text = page.read_text(encoding="utf-8")
-    assert f"| 200 | {found[-1]['log_likelihood']:.3f} |" in text
+    assert f"| 200 | `QAFFDETensorTrain` | {found[-1]['log_likelihood']:.3f} |" in text
     assert "| 8 |" in text

@@ -127,7 +127,7 @@ def test_baselines_are_compared_and_not_saved(method, qaffde, frame, write, tmp_
     refused = qaffde("fit", data, "-o", tmp_path / "m", "--method", method)
     assert refused.code == 2
     said = " ".join(refused.err.replace("│", " ").split())
-    assert "methods qaffde, qaffde-sgd, qaffde-tensor-train only, not " + repr(method) in said
+    assert f"qaffde-tensor-train, qaffde-autoregressive only, not {method!r}" in said
     assert "compare it with qaffde compare" in said
     assert not (tmp_path / "m").exists()
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
+from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain, SelectionPolicy
 from qaffde.estimators import choice
 from qaffde.streams import chunks
 
@@ -53,10 +53,8 @@ def test_many_rows_are_split_once():
     assert (weight[train] > 0).all()
 
 
-@pytest.fixture
-def alone(monkeypatch):
-    """The simplest estimator alone, for speed."""
-    monkeypatch.setattr(choice, "SHARES", {QAFFDE: 0.5})
+ALONE = {"policy": SelectionPolicy(choice_shares=(0.5,)), "time_limit": None, "random_state": 0}
+"""The simplest estimator alone, for speed."""
 
 
 @pytest.mark.slow
@@ -65,23 +63,25 @@ def test_few_rows_are_not_won_by_luck():
     model = qaffde.fit(X, random_state=0)
     assert isinstance(model, QAFFDE)
     assert model.choice_.n_rows == 90
-    assert [c.name for c in model.choice_.candidates] == [kind.__name__ for kind in choice.SHARES]
+    assert [c.name for c in model.choice_.candidates] == [kind.__name__ for kind in choice.KINDS]
 
 
-def test_data_frames_keep_their_kinds(alone):
+def test_data_frames_keep_their_kinds():
     rng = np.random.default_rng(0)
     city = np.array(["a", "b", "rare"])[np.r_[rng.integers(0, 2, 99), 2]]
     table = pd.DataFrame({"city": city, "x": rng.normal(size=100)})
     weight = rng.uniform(0.5, 2, 100)
-    model = qaffde.fit(table, weight, time_limit=None, random_state=0)
+    model = qaffde.fit(table, weight, **ALONE)
     assert model.schema_.columns[0].kind.values == ("a", "b", "rare")
     assert np.isfinite(model.score_samples(table)).all()
 
 
 @pytest.mark.parametrize("kind", [iter, list])
-def test_chunks(kind, alone):
+def test_chunks(kind):
     X = np.random.default_rng(0).normal(size=(90, 2))
-    model = qaffde.fit(chunks(kind(np.array_split(X, 3))), time_limit=None, random_state=0)
+    model = qaffde.fit(chunks(kind(np.array_split(X, 3))), **ALONE)
+    assert len(model.choice_.candidates) == 1
+    assert model.policy == ALONE["policy"]
     assert model.choice_.n_rows == 90
     assert model.n_features_in_ == 2
 
@@ -89,7 +89,7 @@ def test_chunks(kind, alone):
 def test_too_few_rows_to_compare():
     model = qaffde.fit([[0.0], [1.0], [2.5]], random_state=0)
     assert isinstance(model, QAFFDE)
-    assert str(model.choice_) == "fewer than 50 rows: not compared"
+    assert str(model.choice_) == "too few rows: not compared"
 
 
 def test_bad_time_limit():

@@ -13,9 +13,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from qaffde.estimators.fourier import FEATURES, FourierFeatures
+from qaffde.estimators.fourier import FEATURES, FourierFeatures, median_distance
 from qaffde.parameters import generator_from
-from qaffde.selection.bandwidth import median_distance, scott, silverman
+from qaffde.selection.bandwidth import scott, silverman
 
 X = np.random.default_rng(0).normal(size=(300, 2)) * [1.0, 2.0]
 H = 0.7

@@ -121,7 +121,7 @@ def test_onnx_is_refused_and_a_mixture_alone_is_a_pure_state(model, tmp_path):
         assert 0 < model.purity() < 1
     else:
         assert model.purity() == pytest.approx(1)
-    with pytest.raises(ValueError, match="has no density matrix"):
+    with pytest.raises(ValueError, match="have no density matrix"):
         model.marginal(["age"]).purity()
 
 

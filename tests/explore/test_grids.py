@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from qaffde.estimators.regions import cell_levels
 from qaffde.explore import views
+from qaffde.functional.regions import cell_levels
 
 EDGE = 4.0
 EDGES = np.linspace(-EDGE, EDGE, 129)

@@ -17,6 +17,7 @@ BAD = {
     r"mixture_sizes=\(\) must be a tuple of numbers": {"mixture_sizes": ()},
     "mixture_sizes=1.5 must be a whole number": {"mixture_sizes": (1, 1.5)},
     "class_bandwidths='x' must be a positive number": {"class_bandwidths": (0.1, "x")},
+    r"tail_rates=\(1.0,\) must be two numbers": {"tail_rates": (1.0,)},
     r"min_trace=2 must be a number in \(0, 1\]": {"min_trace": 2},
 }
 

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qaffde import ModelSpec, select, solve, summarize
+from qaffde import ModelSpec, SelectionPolicy, select, solve, summarize
 from qaffde.selection import Moments, Summary
 from qaffde.selection.sources import ChunkSource
-from qaffde.selection.summary import FAR, MemorySource, robust_units, units
+from qaffde.selection.summary import MemorySource, robust_units, units
 from qaffde.streams import chunks
 from qaffde.training.run import Peers
 
@@ -215,7 +215,7 @@ def test_a_few_far_rows_do_not_change_units(distance):
     expected = units(plain.moments)
     for number, found in enumerate(robust_units(summary)):
         torch.testing.assert_close(found, expected[number], rtol=0.1, atol=0.1)
-    assert units(summary.moments)[1][0] > FAR
+    assert units(summary.moments)[1][0] > SelectionPolicy().far_spread
 
 
 def test_a_column_without_far_rows_keeps_mean_and_deviation():

@@ -59,8 +59,8 @@ def state_of(space, rank=4, seed=3):
     return DensityMatrix.draw(len(space.level), rank, seeded(seed))
 
 
-def solve(space, state, solver="lbfgs", max_iter=100, Z=Z, weight=ONES, run=None):
-    config = TrainingConfig(solver=solver, max_iter=max_iter)
+def solve(space, state, solver="lbfgs", max_iter=100, Z=Z, weight=ONES, run=None, **options):
+    config = TrainingConfig(solver=solver, max_iter=max_iter, **options)
     return maximize_likelihood(space, state, Z, weight, config, seeded(), run or Run())
 
 
@@ -253,9 +253,8 @@ def test_rows_beyond_memory_are_taken_in_parts(monkeypatch):
     monkeypatch.setattr(likelihood, "MAX_COORDINATES", 100 * space.features.n_features)
     losses = {}
     for epochs in (1, 100):
-        monkeypatch.setattr(likelihood, "POLISH_EPOCHS", epochs)
         state = space.start(Z, ONES, 6)
-        solve(space, state)
+        solve(space, state, polish_epochs=epochs)
         losses[epochs] = loss(space, state)
     monkeypatch.undo()
     whole = space.start(Z, ONES, 6)

@@ -29,7 +29,7 @@ from qaffde.streams.schemas import infer_schema
 
 STREAM_BYTES = 1 << 28
 """Rows that take more memory are read in batches."""
-SAVED = ("qaffde", "qaffde-sgd", "qaffde-tensor-train")
+SAVED = ("qaffde", "qaffde-sgd", "qaffde-tensor-train", "qaffde-autoregressive")
 """Methods whose models can be saved."""
 
 
@@ -42,8 +42,8 @@ def fit(
     method: Annotated[
         str | None,
         Option(
-            help="qaffde, qaffde-sgd or qaffde-tensor-train. By default the likelihood of "
-            "held-out rows decides; with options of one method, it is qaffde."
+            help=f"One of {', '.join(SAVED)}. By default the likelihood of held-out rows decides; "
+            "with options of one method, it is qaffde."
         ),
     ] = None,
     features: Annotated[int | None, Option(min=2, help="Number of Fourier features.")] = None,
@@ -136,13 +136,14 @@ def fit(
 
 def make_estimator(method: str, **parameters: Any) -> Any:
     """Unfitted estimator of a method, with those parameters that are not None."""
-    from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain
+    from qaffde import QAFFDE, QAFFDESGD, QAFFDEAutoregressive, QAFFDETensorTrain
     from qaffde.baselines import BASELINES
 
     methods: dict[str, Any] = {
         "qaffde": QAFFDE,
         "qaffde-sgd": QAFFDESGD,
         "qaffde-tensor-train": QAFFDETensorTrain,
+        "qaffde-autoregressive": QAFFDEAutoregressive,
         **BASELINES,
     }
     if method not in methods:

@@ -13,7 +13,8 @@ from torch import Tensor
 from qaffde.extras import import_extra
 from qaffde.frames import LOOKED_AT_ROWS, Look
 from qaffde.schema import Schema
-from qaffde.selection.sources import MANY_ROWS, TOO_FEW
+from qaffde.selection.policy import MANY_ROWS
+from qaffde.selection.sources import TOO_FEW
 from qaffde.selection.summary import Check, Part, Source, Summary, Value, accept
 from qaffde.streams.blocks import Block, as_part, checked
 

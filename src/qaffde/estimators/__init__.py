@@ -1,5 +1,6 @@
 """scikit-learn estimators."""
 
+from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
@@ -19,6 +20,7 @@ __all__ = [
     "Comparison",
     "DerivedDensity",
     "FourierFeatures",
+    "QAFFDEAutoregressive",
     "QAFFDEClassifier",
     "QAFFDEOutlierDetector",
     "QAFFDERegressor",

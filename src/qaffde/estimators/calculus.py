@@ -20,8 +20,8 @@ from qaffde.estimators.columns import (
     resolve_region,
 )
 from qaffde.estimators.persistence import FileMixin
-from qaffde.estimators.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.frames import with_index
+from qaffde.functional.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.nn import BornMixture, TableDensity, expand, find_born
 from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
@@ -238,7 +238,7 @@ class BornEstimator(FileMixin, DensityEstimator):
         try:
             return find_born(self.density_).spectrum()
         except TypeError as error:
-            wrong = "the density of a table is a mixture and has no density matrix"
+            wrong = "mixtures of tables and chains have no density matrix"
             raise ValueError(wrong) from error
 
     def _mixture(self) -> BornMixture | TableDensity:

@@ -20,21 +20,16 @@ from qaffde.estimators.tensor_train import QAFFDETensorTrain
 from qaffde.frames import as_frame
 from qaffde.parameters import Seed, check_positive, generator_from, with_own_settings
 from qaffde.schema import Schema
-from qaffde.selection.search import LEAST_SCORE, indistinct, weighted_mean
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.search import indistinct, weighted_mean
 from qaffde.selection.sources import as_source
 from qaffde.selection.summary import Source
 from qaffde.streams import Chunks, as_chunks
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run
 
-SHARES: dict[type[Any], float] = {QAFFDE: 1 / 6, QAFFDESGD: 1 / 6, QAFFDETensorTrain: 1 / 3}
-"""Candidates, the simplest first, and their shares of the time; the rest is for the last fit."""
-FOLD_ROWS, N_FOLDS = 10_000, 3
-"""Fewer rows than this are all held out, in folds."""
-VALID_SHARE, MAX_VALID = 0.1, 20_000
-"""Otherwise one split holds out this share, at most so many rows."""
-MIN_ROWS = 50
-"""Fewer rows than this have the simplest estimator."""
+KINDS: tuple[Any, ...] = (QAFFDE, QAFFDESGD, QAFFDETensorTrain)
+"""Candidates, the simplest first."""
 
 Index = NDArray[np.int64]
 
@@ -68,7 +63,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.candidates:
-            return f"fewer than {MIN_ROWS} rows: not compared"
+            return "too few rows: not compared"
         head = f"held-out log-likelihood ({self.n_rows:,} rows); of those within one standard "
         head += "error of the best, the first is chosen"
         return "\n  ".join([head, *map(str, self.candidates)])
@@ -81,6 +76,7 @@ def fit(
     *,
     columns: Any = "auto",
     time_limit: float | None = 120.0,
+    policy: SelectionPolicy | None = None,
     random_state: Seed = None,
 ) -> BornEstimator:
     """Fit the estimator that suits the rows best.
@@ -101,6 +97,8 @@ def fit(
     time_limit : float or None, default=120.0
         Seconds for all fits together. Where they are few, only one part of the rows is held
         out, and estimators that there is no time for are not tried.
+    policy : SelectionPolicy, optional
+        Constants of this choice and of the estimators.
     random_state : int, RandomState instance or None, default=None
 
     Returns
@@ -134,11 +132,12 @@ def fit(
         schema = Schema.infer(rows, columns)
         columns = dict(zip(schema.names, schema.kinds, strict=True))
         numbers = schema.encode(rows)
-    given = {"columns": columns, "random_state": random_state}
-    own = read_weight(weight, numbers)
-    splits = _splits(numbers, own, generator)
+    given = {"columns": columns, "policy": policy, "random_state": random_state}
+    own, constants = read_weight(weight, numbers), policy or DEFAULT_POLICY
+    splits = _splits(numbers, own, generator, constants)
     entries: list[tuple[Any, Tensor, float]] = []
-    for kind, share in SHARES.items() if splits else ():
+    candidates = zip(KINDS, constants.choice_shares, strict=False)
+    for kind, share in candidates if splits else ():
         if entries and run.left is not None and run.left < entries[-1][2]:
             break
         began, found = time.monotonic(), []
@@ -152,11 +151,11 @@ def fit(
             if limit is not None and not entries and time.monotonic() - began > 2 * limit:
                 splits = splits[:1]  # the least that a fit takes is too much for folds
                 break
-        score = torch.cat(found).clamp(min=LEAST_SCORE)
+        score = torch.cat(found).clamp(min=-constants.worst)
         entries.append((model, score, time.monotonic() - began))
     judged = np.concatenate([np.empty(0, np.int64), *(valid for _, valid in splits)])
     choice, number = _compare(entries, torch.from_numpy(own[judged]))
-    kind, left = list(SHARES)[number], run.left
+    kind, left = KINDS[number], run.left
     in_time = left is None or len(splits) != 1 or left > entries[number][2]
     model = entries[number][0] if entries else None
     if in_time or source is not None:
@@ -170,19 +169,22 @@ def _take(table: Any, rows: Index) -> Any:
     return table[rows] if isinstance(table, np.ndarray) else table[rows].to_native()
 
 
-def _splits(X: Any, weight: Any, generator: Generator) -> list[tuple[Index, Index]]:
+def _splits(
+    X: Any, weight: Any, generator: Generator, policy: SelectionPolicy = DEFAULT_POLICY
+) -> list[tuple[Index, Index]]:
     """Numbers of rows to fit on and to judge by; copies of a row fall on the same side."""
     counted = np.flatnonzero(weight)
     n = len(counted)
-    if n < MIN_ROWS:
+    if n < policy.choice_rows:
         return []
     line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
     _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
     if not copy_of.any():  # copies of one row, which the fit itself refuses
         return []
     order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
-    one = order[: min(round(VALID_SHARE * len(order)), MAX_VALID)]
-    parts = np.array_split(order, N_FOLDS) if n < FOLD_ROWS else [one]
+    one = order[: min(round(policy.choice_valid_share * len(order)), policy.choice_valid_rows)]
+    few = n < policy.choice_fold_rows
+    parts = np.array_split(order, policy.choice_folds) if few else [one]
     masks = [np.isin(copy_of, part) for part in parts]
     return [(counted[~mask], counted[mask]) for mask in masks]
 

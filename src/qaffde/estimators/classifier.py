@@ -29,14 +29,13 @@ from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, gen
 from qaffde.selection import ModelSpec, Plan, SelectionPolicy, select, summarize_classes
 from qaffde.selection.classes import of_codes
 from qaffde.selection.plan import CLASS_MEASUREMENTS, CLASSIFIER
+from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.solver import check_plan, class_sums, train_classes
 from qaffde.training import History, TrainingConfig
 from qaffde.training.classes import ClassSums, LabeledRows
 from qaffde.training.run import Run
 
 FLOATS = [np.float64, np.float32]
-ADAPTED_ROWS = 10_000
-"""Rows whose first codes adaptive features are fitted to."""
 
 
 def _adds_rows(model: "QAFFDEClassifier") -> bool:
@@ -286,12 +285,12 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         self, rows: LabeledRows, coder: ImageCoder | None, spec: ModelSpec, seed: int, run: Run
     ) -> Plan:
         """The given plan, or one that is selected; behind a coder, one of its codes."""
-        n = ADAPTED_ROWS if self.features == "adaptive" else 2
+        n = (self.policy or DEFAULT_POLICY).rough_rows if self.features == "adaptive" else 2
         seen = rows.X if coder is None else coder.first_codes(rows.X[:n])
         if self.plan is not None:
             return check_plan(self.plan, CLASSIFIER, seen.shape[1])
         if coder is None:
-            summary = summarize_classes(rows, seed)
+            summary = summarize_classes(rows, seed, self.policy)
         else:
             summary, spec = of_codes(seen, spec, self.policy)
         return select(summary, spec, policy=self.policy, seed=seed, run=run)

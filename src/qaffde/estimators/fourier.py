@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor
@@ -22,13 +23,15 @@ from qaffde.parameters import (
     check_lattice,
     generator_from,
 )
-from qaffde.selection.bandwidth import median_distance, scott, silverman
+from qaffde.selection.bandwidth import scott, silverman
 from qaffde.training import fit_adaptive_features
 
 RULES = ("scott", "silverman", "median")
 FEATURES = (*QF.FREQUENCIES, "adaptive")
 FAR = 1e100
 """Bandwidths from the center beyond which all rows have the same features."""
+MEDIAN_ROWS = 1000
+"""Rows whose distances have the median that is a bandwidth."""
 LATTICE_MARGIN = 6.0  # deviations of the kernel between the data and their next image: e^−18
 
 
@@ -168,3 +171,17 @@ class FourierFeatures(FileMixin, ClassNamePrefixFeaturesOutMixin, TransformerMix
             return layer
         squared = bool(self.squared)
         return fit_adaptive_features(layer, X, h, squared=squared, generator=generator)
+
+
+def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
+    """Median distance of two different rows (of at most 1000), one where no two rows differ.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [4.0]]), torch.Generator())
+    3.0
+    """
+    rows = torch.randperm(len(X), generator=generator)[:MEDIAN_ROWS]
+    distances = pdist(X[rows.numpy()])
+    distances = distances[distances > 0]
+    return float(np.median(distances)) if len(distances) else 1.0

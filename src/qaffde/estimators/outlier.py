@@ -20,8 +20,8 @@ from qaffde.estimators.base import (
 )
 from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
-from qaffde.estimators.regions import weighted_quantile
 from qaffde.frames import as_frame
+from qaffde.functional.regions import weighted_quantile
 from qaffde.kinds import Category
 from qaffde.nn import TableDensity
 from qaffde.parameters import generator_from
@@ -180,8 +180,7 @@ def _are_near(X: Array, weight: Array) -> NDArray[np.bool_]:
 
     A base measure has a component for these, which vouches for them in every fold.
     """
-    weights = torch.from_numpy(weight)
-    near = torch.stack([moved_nearer(x, weights) for x in torch.from_numpy(X).T], 1).numpy()
+    near = moved_nearer(torch.from_numpy(X), torch.from_numpy(weight)).numpy()
     return ((near == X) | np.isnan(X)).all(axis=1)
 
 

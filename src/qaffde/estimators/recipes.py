@@ -10,6 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 
 from qaffde import nn
+from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
@@ -43,6 +44,7 @@ from qaffde.nn.recipes import MAX_FUNCTIONS, charge_gram, check_axes, check_fact
 from qaffde.parameters import check_choice, check_rank, check_share
 from qaffde.schema import Column, Schema
 from qaffde.selection import Plan, SelectionPolicy, Trial
+from qaffde.selection.policy import DEFAULT_POLICY
 from qaffde.selection.table_mixture import CodeLaw, TableMixture
 from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
 from qaffde.training.classes import MEASUREMENTS, ClassSums
@@ -64,9 +66,11 @@ NUMBERS = Real | Integer | Periodic
 """Kinds of what a regressor predicts."""
 CHECKED = (
     *(Real, Periodic, Integer, Category, Atom),
-    *(ComputeConfig, SelectionPolicy, TensorTrainConfig, TrainingConfig),
+    *(ComputeConfig, TensorTrainConfig, TrainingConfig),
 )
 """Classes that check all of their parameters."""
+RETIRED = ("map_trial_rows",)
+"""Constants of policies in older files, which have no effect now."""
 ROUNDING = 1e-6
 """Share of its trace by which a density matrix may be negative, after rows were forgotten."""
 
@@ -189,6 +193,13 @@ RECIPES |= {
     ),
     "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
     **{kind.__name__: Recipe(kind) for kind in CHECKED},
+    "SelectionPolicy": Recipe(
+        SelectionPolicy,
+        make=lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in RETIRED}),
+        take=vars,
+        required=(),
+        **dict.fromkeys((*vars(DEFAULT_POLICY), *RETIRED), anything),
+    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),
@@ -363,6 +374,9 @@ ESTIMATORS = {
         bond_=whole(),
         rank_=whole(),
         history_=History,
+    ),
+    "QAFFDEAutoregressive": estimator(
+        QAFFDEAutoregressive, density_=(nn.TableDensity, "d"), history_=History
     ),
     "QAFFDEClassifier": estimator(
         QAFFDEClassifier,

@@ -19,12 +19,14 @@ from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
 from qaffde.parameters import Seed, check_count, check_share, generator_from
 from qaffde.schema import Schema
-from qaffde.selection.summary import FAR, MIN_DIGITS, moved_nearer
+from qaffde.selection.policy import DEFAULT_POLICY, MIN_DIGITS
+from qaffde.selection.summary import moved_nearer
 from qaffde.training import TrainingConfig
 from qaffde.training.noise import Noise
 from qaffde.training.regression import ConditionalDensity, fit_conditional, make_network
 from qaffde.training.run import Run
 
+FAR = DEFAULT_POLICY.far_spread
 BLOCK = 64
 """Rows whose densities are computed at once."""
 WIDEST = 1e4
@@ -338,8 +340,8 @@ class Inputs:
     def of(cls, rows: Tensor, weight: Tensor, schema: Schema | None) -> "Inputs":
         """Inputs of rows (n, d) with weights (n,)."""
         kinds = (Real(),) * rows.shape[1] if schema is None else schema.kinds
-        near = torch.stack([moved_nearer(x, weight) for x in rows.T], 1)
-        units = [mean_and_deviation(x[~x.isnan()]) for x in near.T]
+        columns = moved_nearer(rows, weight).T
+        units = [mean_and_deviation(x[~x.isnan()]) for x in columns]
         location, scale = torch.tensor(units, dtype=torch.float64).T
         overflows = ~(location + scale).isfinite()
         if overflows.any():
@@ -385,7 +387,7 @@ def _near_target(kind: Kind, y: Tensor, weight: Tensor) -> tuple[Target, Tensor]
         return Target.of(kind, y), y
     plain = Target(kind)
     z = plain.encode(y)[0]
-    near = moved_nearer(z, weight)
+    near = moved_nearer(z[:, None], weight)[:, 0]
     moved = plain.decode(near)
     moved = moved.round() if isinstance(kind, Integer) else moved
     y = torch.where(near == z, y, moved)

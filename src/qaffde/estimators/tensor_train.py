@@ -10,13 +10,11 @@ from torch import Tensor
 
 from qaffde.estimators.base import RowsLike, all_or_nothing, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.kinds import Real
 from qaffde.nn import AtomColumn, RealColumn, TableColumn, TableDensity
-from qaffde.parameters import check_count, check_inside, generator_from, read_bounds
+from qaffde.parameters import check_count, generator_from
 from qaffde.selection import SelectionPolicy
 from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.summary import Summary
-from qaffde.selection.table_columns import line_units, table_columns
+from qaffde.selection.table_columns import normal_scores
 from qaffde.training.run import Run
 from qaffde.training.tensor_train import TensorTrainConfig, fit_train, resolution_knots
 
@@ -121,15 +119,8 @@ class QAFFDETensorTrain(BornEstimator):
         generator = generator_from(self.random_state)
         seed = generator.initial_seed()
         source = self._source(X, sample_weight)
-        rows, weight = source.rows(seed)  # NaN for gaps
-        n, d = rows.shape
-        check_inside(read_bounds(source.ends, d), rows, range(n))
-        asked = [Real()] * d if source.schema is None else source.schema.kinds
-        policy, summary = self.policy or DEFAULT_POLICY, Summary.of(rows, weight, seed, n)
-        columns = table_columns(summary, asked, policy, seed, mapped=True, auto=False)
-        for column, x in zip(columns, rows.T, strict=True):
-            standardize_plain(column, x, weight)
-        parts = torch.cat([c.encode(x)[0] for c, x in zip(columns, rows.T, strict=True)], 1)
+        columns, rows, parts, weight = normal_scores(source, self.policy or DEFAULT_POLICY, seed)
+        n = len(rows)
         kinds = [part for column in columns for part in column.parts]
         given = {"n_functions": self.n_features, "bond": self.bond, "rank": self.rank}
         numbers: Any = {name: k for name, k in given.items() if not isinstance(k, str)}
@@ -160,14 +151,3 @@ def knots_of(column: TableColumn, x: Tensor) -> list[Tensor | None]:
     if n_cells > 1:
         knots = resolution_knots(known, level, n_cells)
     return [None, knots] if isinstance(column, AtomColumn) else [knots]
-
-
-def standardize_plain(column: TableColumn, x: Tensor, weight: Tensor) -> None:
-    """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
-    real = column.rest if isinstance(column, AtomColumn) else column
-    if not isinstance(real, RealColumn) or not real.is_identity:
-        return
-    location, scale = line_units(x[:, None], weight, [column])
-    sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    real.knots, real.values = location + scale * sides, sides
-    real.slopes = (1 / scale).expand(2).clone()

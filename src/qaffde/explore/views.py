@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qaffde.estimators.regions import cell_levels
 from qaffde.explore.requests import Ends, RequestError, State
+from qaffde.functional.regions import cell_levels
 from qaffde.kinds import Category, Integer, Kind
 from qaffde.nn import BornMixture, TableDensity
 from qaffde.nn.calculus.slices import Cells, Slices, cell_edges, nothing

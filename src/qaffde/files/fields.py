@@ -191,7 +191,7 @@ def array(f: Fields, name: str, value: Any, shape: str, kinds: str = "f") -> Non
 def tensor(
     f: Fields, name: str, value: Any, said: str, dtype: torch.dtype = torch.float64
 ) -> None:
-    """A tensor of doubles, finite and not empty unless "infinite" and "empty" are said.
+    """A tensor of doubles, finite and not empty unless "infinite", "missing", "empty" are said.
 
     `said` is its shape and any :data:`CLAIMS`, separated by commas.
     """
@@ -199,9 +199,9 @@ def tensor(
     item(Tensor)(f, name, value)
     f.require(value.dtype == dtype, name, f"is of type {value.dtype}, not {dtype}")
     f.check_shape(name, tuple(value.shape), shape, empty="empty" in claims)
-    f.require(not value.isnan().any(), name, "holds NaN")
-    f.require("infinite" in claims or value.isfinite().all(), name, "holds infinite numbers")
+    f.require("missing" in claims or not value.isnan().any(), name, "holds NaN")
+    f.require("infinite" in claims or not value.isinf().any(), name, "holds infinite numbers")
     for claim in claims:
-        if claim not in ("infinite", "empty"):
+        if claim not in ("infinite", "missing", "empty"):
             fits, what = CLAIMS[claim]
             f.require(fits(value), name, what)

@@ -4,6 +4,7 @@ from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
 from qaffde.nn.calculus.parts_measure import FactoredMeasure
+from qaffde.nn.chain import Chain, MaskedNetwork
 from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
 from qaffde.nn.conditional import BornConditional, BornHead, ConditionalBorn, Target
@@ -35,6 +36,7 @@ __all__ = [
     "BornHead",
     "BornMixture",
     "BoxMeasure",
+    "Chain",
     "CircleBasis",
     "CircleColumn",
     "CircleFactor",
@@ -52,6 +54,7 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
+    "MaskedNetwork",
     "Part",
     "PartsDensity",
     "RealColumn",

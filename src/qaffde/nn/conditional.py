@@ -12,6 +12,7 @@ a constant factor it is a mixture density network (Bishop, 1994).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -415,10 +416,14 @@ class BornConditional(Distribution):
         low, high = (self._away(end[..., None]) for end in (lower, upper))
         log_width = (self.log_weight + _log_normal_mass(low, high)).logsumexp(-1)
         middle = (self._level(low) + self._level(high)) / 2
-        state = self.factor.mT @ self.factor / self.factor.square().sum((-1, -2))[..., None, None]
-        coefficients = torch.einsum("...kl,klm->...m", state, self.head.products.to(state))
-        means = (coefficients * self.head.wave_means(middle, log_width.exp())).sum(-1)
+        means = (self._coefficients * self.head.wave_means(middle, log_width.exp())).sum(-1)
         return log_width + means.clamp(min=0).log()
+
+    @cached_property
+    def _coefficients(self) -> Tensor:
+        """Coefficients (..., M, m) of the square of the amplitude in waves."""
+        state = self.factor.mT @ self.factor / self.factor.square().sum((-1, -2))[..., None, None]
+        return torch.einsum("...kl,klm->...m", state, self.head.products.to(state))
 
 
 def mean_and_deviation(x: Tensor) -> tuple[float, float]:

@@ -91,6 +91,16 @@ class PartsDensity(Density):
     def condition(self, parts: Sequence[int], values: Tensor) -> "PartsDensity":
         """Density of the other parts where `parts` have `values` of shape (t,)."""
 
+    def condition_known(self, parts: Sequence[int], values: Tensor) -> "PartsDensity":
+        """Density of the others where `parts` have `values` (t,); NaN is integrated out."""
+        known = ~values.isnan()
+        if known.all():
+            return self.condition(parts, values)
+        missing = {part for part, is_known in zip(parts, known, strict=True) if not is_known}
+        kept = [part for part in range(len(self.parts)) if part not in missing]
+        inner = [kept.index(part) for part in parts if part not in missing]
+        return self.marginal(kept).condition(inner, values[known])
+
     @abstractmethod
     def fill(self, x: Tensor, generator: Generator) -> Tensor:
         """A copy of x (n, q) with a draw given the known parts of the row in place of NaN."""

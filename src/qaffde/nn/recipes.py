@@ -1,12 +1,24 @@
 """Recipes of fitted densities: features, measures, densities, sums of terms."""
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from qaffde import nn
-from qaffde.files.fields import Fields, checked, item, items, number, optional, tensor, whole
+from qaffde.files.fields import (
+    MAX_COEFFICIENT,
+    Check,
+    Fields,
+    checked,
+    item,
+    items,
+    number,
+    optional,
+    tensor,
+    whole,
+)
 from qaffde.files.values import RECIPES, Recipe, must
 from qaffde.nn.calculus.base_laws import (
     Law,
@@ -24,11 +36,14 @@ from qaffde.nn.calculus.polynomial import (
     TrigonometricForm,
 )
 from qaffde.nn.calculus.terms import Term
+from qaffde.nn.chain import FAR, GIVEN, head_of, n_inputs_of
 from qaffde.nn.parts import MAX_DEVIATION, Part
 from qaffde.parameters import check_choice
 
 MAX_FUNCTIONS = 1024
 """Of one part of a table."""
+MAX_WIDTH, MAX_BLOCKS = 8192, 32
+"""Of a network."""
 
 
 def charge_gram(f: Fields) -> None:
@@ -66,10 +81,18 @@ def _coefficients(f: Fields, name: str, F: Any) -> None:
     tensor("r H, limited, not zero", dtype)(f, name, F)
 
 
-def _matrix(f: Fields, name: str, value: Any) -> None:
-    item(Tensor)(f, name, value)
-    f.require(value.ndim == 2, name, "is not a matrix")
-    tensor("{} {}, limited".format(*value.shape))(f, name, value)
+def _of_any_size(n_axes: int) -> Check:
+    """A tensor with so many axes, each of any length."""
+
+    def check(f: Fields, name: str, value: Any) -> None:
+        item(Tensor)(f, name, value)
+        f.require(value.ndim == n_axes, name, f"has not {n_axes} axes")
+        tensor(" ".join(map(str, value.shape)) + ", limited")(f, name, value)
+
+    return check
+
+
+_vector, _matrix = _of_any_size(1), _of_any_size(2)
 
 
 def _defensive(f: Fields) -> nn.DefensiveDensity:
@@ -149,6 +172,60 @@ def _train(f: Fields) -> nn.TensorTrain:
     train = nn.TensorTrain(**f).requires_grad_(False)
     f.require(abs(float(train.log_mass())) < 1e-6, "end", "does not give mass one")
     return train
+
+
+def _network_fields(network: nn.MaskedNetwork) -> dict[str, Any]:
+    names = ("n_inputs", "n_outputs", "width", "n_blocks", "dropout")
+    layers = network.layers
+    return {
+        **{name: getattr(network, name) for name in names},
+        "weights": [layer.weight.detach() for layer in layers],
+        "biases": [layer.bias.detach() for layer in layers],
+    }
+
+
+def _network(f: Fields) -> nn.MaskedNetwork:
+    """The network, once its outputs are known to be finite."""
+    weights, biases = f.pop("weights"), f.pop("biases")
+    fits = len(f["n_inputs"]) == len(f["n_outputs"])
+    f.require(fits, "n_outputs", "are not as many as n_inputs")
+    n_numbers = f["width"] * (sum(f["n_inputs"]) + sum(f["n_outputs"]) + 2 * f["width"])
+    f.charge(16 * n_numbers)
+    network = nn.MaskedNetwork(**f).double()
+    f.require(len(weights) == len(biases) == len(network.layers), "weights", "are not all")
+    largest = FAR * math.sqrt(sum(f["n_inputs"]))
+    for layer, weight, bias in zip(network.layers, weights, biases, strict=True):
+        fits = weight.shape == layer.weight.shape and bias.shape == layer.bias.shape
+        f.require(fits, "weights", "do not fit")
+        layer.load_state_dict({"weight": weight, "bias": bias, "mask": layer.mask})
+        largest += largest * float(weight.norm()) + float(bias.norm())
+    f.require(largest < MAX_COEFFICIENT**0.25, "weights", "are beyond measure")
+    return network
+
+
+def _check_chain(f: Fields) -> None:
+    """Complain about links that do not fit the network, or places that are not all."""
+    network, links, places, given = f["network"], f["links"], f["places"], f["given"]
+    f.require(len(f["shape"]) == 3, "shape", "are not three numbers")
+    C, K, r = f["shape"]
+    f.charge(64 * K**3 + 64 * C * r)
+    f.require(network.n_inputs == list(map(n_inputs_of, links)), "links", "do not fit")
+    sizes = [head_of(part, f["shape"]).n_inputs for part in links]
+    f.require(network.n_outputs == sizes, "links", "do not fit")
+    f.require(len(places) == len(given) <= len(links), "places", "are not all")
+    n_given = sum(place == GIVEN for place in places)
+    whole_places = sorted(places) == [GIVEN] * n_given + list(range(len(places) - n_given))
+    f.require(whole_places, "places", "are not all")
+    f.require(all(place == GIVEN for place in places[:n_given]), "places", "are not all")
+    f.agree("places", "q", len(places) - n_given)
+    for t in f["optional"]:
+        fits = t < len(links) and links[t].is_line and links[t - 1].size == 2
+        f.require(fits, "optional", "are not beside codes")
+    for t, value in enumerate(given[:n_given].tolist()):
+        fits = t in f["optional"] and given[t - 1] == 1 if math.isnan(value) else True
+        size = links[t].size
+        fits = fits and (not size or value in range(size))
+        f.require(fits, "given", "is no value of a part")
 
 
 def _ends_fit(f: Fields) -> object:
@@ -287,6 +364,28 @@ RECIPES |= {
         places=items(whole(-1)),
         start=_matrix,
         end=_matrix,
+    ),
+    "MaskedNetwork": Recipe(
+        nn.MaskedNetwork,
+        make=_network,
+        take=_network_fields,
+        n_inputs=items(whole(), least=1),
+        n_outputs=items(whole(), least=1),
+        width=whole(1, MAX_WIDTH),
+        n_blocks=whole(0, MAX_BLOCKS),
+        dropout=number(-math.ulp(0), 1),
+        weights=items(_matrix),
+        biases=items(_vector),
+    ),
+    "Chain": Recipe(
+        nn.Chain,
+        _check_chain,
+        network=nn.MaskedNetwork,
+        links=items(Part, least=1),
+        shape=items(whole(1, MAX_FUNCTIONS), tuple),
+        places=items(whole(-1), least=1),
+        given="t, missing",
+        optional=items(whole(1)),
     ),
     "RealColumn": Recipe(
         nn.RealColumn,

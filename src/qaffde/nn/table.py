@@ -167,13 +167,8 @@ class TableDensity(FormulaDensity):
         parts, log_slope = encode_columns([self.column(k) for k in columns], values[None])
         _check_possible(values[None], log_slope)
         rest = [k for k in range(self.n_dims) if k not in columns]
-        numbers, is_known = self._numbers(columns), ~parts[0].isnan()
-        inner, known = self.density, [k for k, has in zip(numbers, is_known, strict=True) if has]
-        if len(known) < len(numbers):  # at an atom the line is integrated out
-            kept = sorted([*known, *self._numbers(rest)])
-            inner, known = inner.marginal(kept), [kept.index(k) for k in known]
-        conditional = inner.condition(known, parts[0, is_known])
-        return TableDensity(conditional, [self.column(k) for k in rest])
+        inner = self.density.condition_known(self._numbers(columns), parts[0])
+        return TableDensity(inner, [self.column(k) for k in rest])
 
     def probability(
         self, lower: Tensor, upper: Tensor, sets: Mapping[int, Tensor] | None = None

@@ -1,5 +1,6 @@
-"""Pictures of fitted densities (the extra ``plot``)."""
+"""Pictures of fitted densities and of their calibration (the extra ``plot``)."""
 
+from qaffde.plot.calibration import CalibrationDisplay
 from qaffde.plot.display import KINDS, DensityDisplay
 
-__all__ = ["KINDS", "DensityDisplay"]
+__all__ = ["KINDS", "CalibrationDisplay", "DensityDisplay"]

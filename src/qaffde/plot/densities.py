@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from qaffde.estimators.regions import cell_levels
+from qaffde.functional.regions import cell_levels
 from qaffde.kinds import Atom, Category
 from qaffde.plot import marks
 from qaffde.plot.cells import Array, Scale, cell_density, cell_size, kinds_of

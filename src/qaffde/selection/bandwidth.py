@@ -1,20 +1,14 @@
 """Bandwidths by a rule."""
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.summary import Summary
 from qaffde.training.closed_form import effective_count
 
 RULES = ("auto", "scott", "silverman")
-MEDIAN_ROWS = 1000
-HALF_OCTAVES = range(-12, 13)
-"""Bandwidths that the exact kernel density estimate is tried with, around Scott's."""
 
 
 def scott(n: float, d: int) -> float:
@@ -39,20 +33,6 @@ def silverman(n: float, d: int) -> float:
     return (n * (d + 2) / 4) ** (-1 / (d + 4))
 
 
-def median_distance(X: NDArray[np.float64], generator: Generator) -> float:
-    """Median distance of two different rows (of at most 1000), one where no two rows differ.
-
-    Examples
-    --------
-    >>> median_distance(np.array([[0.0], [1.0], [4.0]]), torch.Generator())
-    3.0
-    """
-    rows = torch.randperm(len(X), generator=generator)[:MEDIAN_ROWS]
-    distances = pdist(X[rows.numpy()])
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if len(distances) else 1.0
-
-
 def bandwidth_by_rule(
     rule: str, z: Summary, generator: Generator, policy: SelectionPolicy
 ) -> Tensor:
@@ -63,7 +43,7 @@ def bandwidth_by_rule(
     """
     n, d = effective_count(z.weight), z.rows.shape[1]
     if rule == "auto":
-        factor = held_out_kde(z.rows, z.weight, generator, policy.kde_rows)
+        factor = held_out_kde(z.rows, z.weight, generator, policy)
     else:
         factor = scott(n, d) if rule == "scott" else silverman(n, d)
     return torch.full((d,), factor, dtype=torch.float64)
@@ -82,14 +62,16 @@ def draw_rows(weight: Tensor, n: int, generator: Generator) -> Tensor:
     return torch.searchsorted(cumulative, ticks.to(weight)).clamp(max=len(weight) - 1)
 
 
-def held_out_kde(Z: Tensor, weight: Tensor, generator: Generator, max_rows: int = 5000) -> float:
+def held_out_kde(
+    Z: Tensor, weight: Tensor, generator: Generator, policy: SelectionPolicy = DEFAULT_POLICY
+) -> float:
     """Bandwidth of the best held-out likelihood of the exact estimate on a sample of the rows.
 
     What is best for the sample is then shrunk to the number of rows by n^(−1/(d+4)), the rate at
     which the best bandwidth falls.
     """
     n, d = Z.shape
-    sample = Z[draw_rows(weight, max_rows, generator)]
+    sample = Z[draw_rows(weight, policy.kde_rows, generator)]
     valid, train = sample.split([len(sample) // 4, len(sample) - len(sample) // 4])
     squares = torch.cdist(valid, train).square()
 
@@ -98,5 +80,6 @@ def held_out_kde(Z: Tensor, weight: Tensor, generator: Generator, max_rows: int 
         log_kernel = -squares * QF.gamma_from_bandwidth(width)
         return float(log_kernel.logsumexp(1).mean() - QF.log_kernel_mass(width, d))
 
-    widths = [scott(len(train), d) * 2 ** (step / 2) for step in HALF_OCTAVES]
+    steps, start = range(-policy.kde_steps, policy.kde_steps + 1), scott(len(train), d)
+    widths = [start * 2 ** (step / 2) for step in steps]
     return max(widths, key=value) * (len(train) / n) ** (1 / (d + 4))

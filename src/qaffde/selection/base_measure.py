@@ -19,28 +19,15 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BoxMeasure, FourierFeatures, GaussianMeasure, KernelMeasure
-from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.policy import (
+    CACHED_TERMS,
+    DEFAULT_POLICY,
+    LOG_NOTHING,
+    SINGLE_REACH,
+    SINGLE_RIDGE,
+    SelectionPolicy,
+)
 from qaffde.selection.summary import Moments
-
-MAX_ITER, TOLERANCE = 40, 2e-5
-"""Iterations of expectation–maximization, and nats that two of them must gain."""
-BLOCK = 2**17
-"""Terms that stay in cache."""
-LOG_NOTHING = -80.0
-"""Logarithm of a share that adds nothing; exponentials that underflow are slow."""
-SCATTER = 1e-2
-"""Of a component without rows, in variances of all rows."""
-CLUSTER_ITER, CLUSTER_ROWS = 10, 5000
-PASSES, MAX_BATCHES = 4, 20
-"""Passes over mini-batches, and the most of these."""
-BATCH_ROWS = 4
-"""Rows of a batch for each mean and variance of a component."""
-SINGLE_RIDGE = 1e-5
-"""Least ridge in float32, which does not resolve narrower components."""
-FAR = 1e3
-"""Deviations beyond which the squares of rows take float64."""
-JUDGED_ROWS = 10_000
-"""Rows that the more likely of two starts is found by."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +36,14 @@ class Prior:
 
     A variance of `ridge` is added to every column, and the mean covariance of all components is
     worth `shrinkage` rows in each one, as in regularized discriminant analysis. Components of
-    rows beyond `far` deviations do not count in the mean.
+    rows beyond `far` deviations do not count in the mean. One row of variance `scatter` is in
+    each component before all others.
     """
 
     ridge: float
     shrinkage: float = 0.0
     far: float = DEFAULT_POLICY.far
+    scatter: float = DEFAULT_POLICY.mixture_scatter
 
     def components(
         self, size: Tensor, mean: Tensor, scatter: Tensor, last: GaussianMeasure, unit: float = 1.0
@@ -121,11 +110,12 @@ class BaseSpec:
             room = policy.room_rows if self.roomy else 0
             return fit_box(Z, self.bounds, room_rows=room, within=within)
         if self.name == "gaussian":
-            return fit_gaussian(moments or Moments.of(Z, weight), policy.mixture_ridge)
+            return fit_gaussian(moments or Moments.of(Z, weight), policy)
         share = weight[: policy.max_mixture_rows] / weight.mean()
         rows = Monomials(Z[: policy.max_mixture_rows], share)
         k, m = self.n_components, self.n_mixtures
-        options: dict[str, Any] = {"prior": self.prior(policy), "deadline": deadline}
+        options: dict[str, Any] = {"prior": self.prior(policy), "policy": policy}
+        options |= {"max_iter": policy.mixture_iterations, "deadline": deadline}
         begin: list[GaussianMeasure | None] = [None] * m
         is_far = (Z.abs() > policy.far).any()  # the start may not have seen the few rows out there
         if isinstance(start, GaussianMeasure) and len(start.weights) == k * m and not is_far:
@@ -134,7 +124,7 @@ class BaseSpec:
 
     def prior(self, policy: SelectionPolicy) -> Prior:
         """The prior of its covariances."""
-        return Prior(policy.mixture_ridge, self.shrinkage)
+        return Prior(policy.mixture_ridge, self.shrinkage, policy.far, policy.mixture_scatter)
 
     def __str__(self) -> str:
         if self.name != "mixture":
@@ -142,6 +132,15 @@ class BaseSpec:
         several = f"{self.n_mixtures} × " if self.n_mixtures > 1 else ""
         shrunk = f", shrinkage {self.shrinkage:.3g}" if self.shrinkage else ""
         return f"mixture of {several}{self.n_components}{shrunk}"
+
+
+Shape = tuple[int, float]
+"""Number of components of a mixture, and shrinkage of their covariances."""
+
+
+def spec_of(shape: Shape) -> BaseSpec:
+    """Specification of a mixture."""
+    return BaseSpec("mixture", shape[0], shrinkage=shape[1])
 
 
 def fit_box(
@@ -166,17 +165,17 @@ def fit_box(
     return BoxMeasure(*ends)
 
 
-def fit_gaussian(moments: Moments, ridge: float) -> GaussianMeasure:
+def fit_gaussian(moments: Moments, policy: SelectionPolicy) -> GaussianMeasure:
     """Gaussian with the rows' mean and covariance, shrunk to its diagonal where rows are few.
 
     Beside one row of 1e9 the others round away: a share of the trace keeps it positive definite.
     """
     n, covariance = moments.count, moments.covariance
     d = len(covariance)
-    shrinkage = d / (n + d) if n < 10 * d else 0.0
+    shrinkage = d / (n + d) if n < policy.gaussian_rows * d else 0.0
     shrunk = torch.lerp(covariance, covariance.diagonal().diag(), shrinkage)
     rounding = 100 * torch.finfo(shrunk.dtype).eps * float(shrunk.trace())
-    shrunk.diagonal().add_(ridge + rounding)
+    shrunk.diagonal().add_(policy.mixture_ridge + rounding)
     return GaussianMeasure(torch.ones(1, dtype=shrunk.dtype), moments.mean[None], shrunk[None])
 
 
@@ -261,7 +260,7 @@ class Monomials:
 
 def _block(mixture: GaussianMeasure) -> int:
     """Rows whose terms stay in cache."""
-    return max(64, BLOCK // len(mixture.weights))
+    return max(64, CACHED_TERMS // len(mixture.weights))
 
 
 def _shares(terms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -277,8 +276,9 @@ def fit_mixture(
     generator: Generator,
     *,
     prior: Prior,
+    policy: SelectionPolicy = DEFAULT_POLICY,
     start: GaussianMeasure | None = None,
-    max_iter: int = MAX_ITER,
+    max_iter: int = DEFAULT_POLICY.mixture_iterations,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
     """Mixture of Gaussians of standardized rows by expectation–maximization.
@@ -288,11 +288,12 @@ def fit_mixture(
     """
     state = start
     if state is None or len(state.weights) != n_components:
-        state = start_mixture(rows, n_components, generator, prior=prior, deadline=deadline)
+        options: dict[str, Any] = {"prior": prior, "policy": policy, "deadline": deadline}
+        state = start_mixture(rows, n_components, generator, **options)
     if n_components == 1:
         return _improved(rows, state, prior)[1]
     step = partial(_improved, rows, prior=prior)
-    return iterated(step, state, max_iter, deadline, extrapolated)
+    return iterated(step, state, max_iter, policy.mixture_gain, deadline, extrapolated)
 
 
 State = TypeVar("State")
@@ -302,6 +303,7 @@ def iterated(
     improved: Callable[[State], tuple[float, State]],
     state: State,
     max_iter: int,
+    least_gain: float,
     deadline: float = math.inf,
     extrapolated: Callable[[State, State, State], State] | None = None,
 ) -> State:
@@ -318,7 +320,7 @@ def iterated(
             first = improved(state)[1]
         value, second = improved(first)
         gain, safe, last = value - last, second, value
-        if gain < TOLERANCE or time.monotonic() >= deadline:
+        if gain < least_gain or time.monotonic() >= deadline:
             break
         state = second if extrapolated is None else extrapolated(state, first, second)
     return safe
@@ -326,7 +328,7 @@ def iterated(
 
 def coarse_dtype(Z: Tensor) -> torch.dtype:
     """Precision of early iterations: float32, unless squares of far rows need more."""
-    return torch.float32 if Z.abs().max() < FAR else torch.float64
+    return torch.float32 if Z.abs().max() < SINGLE_REACH else torch.float64
 
 
 def start_mixture(
@@ -335,6 +337,7 @@ def start_mixture(
     generator: Generator,
     *,
     prior: Prior,
+    policy: SelectionPolicy = DEFAULT_POLICY,
     smaller: GaussianMeasure | None = None,
     deadline: float = math.inf,
 ) -> GaussianMeasure:
@@ -344,20 +347,21 @@ def start_mixture(
     two, the start that is more likely after one pass goes on.
     """
     if n_components == 1:
-        return _improved(rows, _clusters(rows, 1, generator), prior)[1]
+        return _improved(rows, _clusters(rows, 1, generator, prior, policy), prior)[1]
     order = torch.randperm(len(rows.Z), generator=generator)
     coarse = coarse_dtype(rows.Z)
     single = Monomials(rows.Z[order], rows.weight[order], coarse)
-    starts = [_clusters(rows, n_components, generator)]
+    starts = [_clusters(rows, n_components, generator, prior, policy)]
     if smaller is not None and 2 * len(smaller.weights) == n_components:
         starts.append(_halved(smaller))
     prior = replace(prior, ridge=max(prior.ridge, SINGLE_RIDGE))
-    states = [_passed(single, start, prior) for start in starts]
-    state = max(states, key=lambda state: single.expectation(state, slice(JUDGED_ROWS))[0])
-    for _ in range(PASSES - 1):
+    states = [_passed(single, start, prior, policy) for start in starts]
+    judged = slice(policy.rough_rows)
+    state = max(states, key=lambda state: single.expectation(state, judged)[0])
+    for _ in range(policy.mixture_passes - 1):
         if time.monotonic() >= deadline:
             break
-        state = _passed(single, state, prior)
+        state = _passed(single, state, prior, policy)
     return state
 
 
@@ -378,13 +382,16 @@ def members(mixture: GaussianMeasure, n: int) -> list[GaussianMeasure]:
     return [GaussianMeasure(*each) for each in zip(*(p.chunk(n) for p in parts), strict=True)]
 
 
-def _passed(rows: Monomials, state: GaussianMeasure, prior: Prior) -> GaussianMeasure:
+def _passed(
+    rows: Monomials, state: GaussianMeasure, prior: Prior, policy: SelectionPolicy
+) -> GaussianMeasure:
     """Mixture after one pass over mini-batches of rows in random order.
 
     The t-th batch has the share (t + 2)^(−1/2) of the sums.
     """
     n, d = rows.Z.shape
-    n_batches = min(MAX_BATCHES, n // (BATCH_ROWS * len(state.weights) * (d + 2)))
+    fewest = policy.batch_rows * len(state.weights) * (d + 2)
+    n_batches = min(policy.max_batches, n // fewest)
     if n_batches < 2:
         return _improved(rows, state, prior)[1]
     sums, size = rows.sums_of_mixture(state), -(-n // n_batches)
@@ -444,11 +451,11 @@ def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
     return GaussianMeasure(mixture.weights.repeat(2) / 2, torch.cat(means), narrow.repeat(2, 1, 1))
 
 
-def cluster(where: Tensor, weight: Tensor, k: int, seed: int) -> Tensor:
+def cluster(where: Tensor, weight: Tensor, k: int, seed: int, max_iter: int) -> Tensor:
     """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
     if k == 1:
         return torch.zeros(len(where), dtype=torch.int64)
-    model = KMeans(k, n_init=1, max_iter=CLUSTER_ITER, random_state=seed)
+    model = KMeans(k, n_init=1, max_iter=max_iter, random_state=seed)
     found = model.fit(where.numpy(), sample_weight=weight.numpy()).labels_
     return torch.as_tensor(found).long()
 
@@ -458,16 +465,18 @@ def draw_seed(generator: Generator) -> int:
     return int(torch.randint(2**31 - 1, (), generator=generator))
 
 
-def _clusters(rows: Monomials, k: int, generator: Generator) -> GaussianMeasure:
+def _clusters(
+    rows: Monomials, k: int, generator: Generator, prior: Prior, policy: SelectionPolicy
+) -> GaussianMeasure:
     """Gaussians of the clusters of some rows, each with one more row of small variance."""
     seed = draw_seed(generator)
-    some = torch.randperm(len(rows.Z), generator=generator)[: max(CLUSTER_ROWS, 20 * k)]
+    some = torch.randperm(len(rows.Z), generator=generator)[: policy.cluster_rows]
     Z, weight = rows.Z[some], rows.weight[some]
-    labels = cluster(Z, weight, k, seed)
+    labels = cluster(Z, weight, k, seed, policy.cluster_iterations)
     part = Monomials(Z, weight)
     count, mean, _ = part.moments(part.sums_of_labels(labels, k))
     centered = Monomials(Z - mean[labels], weight)  # far clusters keep their digits
     scatter = centered.moments(centered.sums_of_labels(labels, k))[2]
     size, eye = count + weight.mean(), torch.eye(mean.shape[1], dtype=mean.dtype)
-    covariance = (scatter + SCATTER * weight.mean() * eye) / size[:, None, None]
+    covariance = (scatter + prior.scatter * weight.mean() * eye) / size[:, None, None]
     return GaussianMeasure(size / size.sum(), mean, covariance)

@@ -10,11 +10,17 @@ from torch import Tensor
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure
-from qaffde.parameters import ComputeConfig
+from qaffde.parameters import MAX_ROWS, ComputeConfig
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.columns import Maps
 from qaffde.selection.plan import CLASSIFIER, ModelSpec
-from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.policy import (
+    DEFAULT_POLICY,
+    EXACT,
+    LEAST_NOISE,
+    NEGLIGIBLE,
+    SelectionPolicy,
+)
 from qaffde.selection.search import Choice, Search, Split, fixed
 from qaffde.selection.selector import METHODS, Frame, Method
 from qaffde.selection.summary import Moments, Names, Summary, moved_nearer
@@ -33,17 +39,11 @@ OFFERED = {
     "gradient": ("coherent",),
 }
 """Measurements to compare; gradient training takes nothing but the bandwidth from them."""
-SAMPLE_ROWS = 20_000
-BLOCK = 8192
-EIGEN_TOLERANCE = 1e-12
-NEGLIGIBLE, LEAST_NOISE = 1e-10, 1e-6
-"""Share of the largest variance below which an axis is empty, and of the mean variance of the
-axes that a direction without axis has at least."""
-LONG_REACH = 5.0
-"""Deviations that a column reaches at least where a few of its values are far from all others."""
 
 
-def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
+def summarize_classes(
+    rows: LabeledRows, seed: int, policy: SelectionPolicy | None = None
+) -> Summary:
     """Summary of labeled rows, a block at a time: no second copy of them is made.
 
     Examples
@@ -58,8 +58,9 @@ def summarize_classes(rows: LabeledRows, seed: int) -> Summary:
     >>> density.log_prob(X[[0, 60, 149]]).argmax(1)
     tensor([0, 1, 2])
     """
-    parts = zip(*(part.split(BLOCK) for part in (rows.X, rows.weight, rows.y)), strict=True)
-    return reduce(add, (Summary.of(x.double(), w, seed, SAMPLE_ROWS, y) for x, w, y in parts))
+    parts = zip(*(part.split(MAX_ROWS) for part in (rows.X, rows.weight, rows.y)), strict=True)
+    most = (policy or DEFAULT_POLICY).class_sample_rows
+    return reduce(add, (Summary.of(x.double(), w, seed, most, y) for x, w, y in parts))
 
 
 def of_codes(
@@ -239,7 +240,7 @@ def principal_frame(
     distances stay those of the data.
     """
     _check_held(summary.moments.covariance.diagonal(), summary.moments.ends)
-    summary, d = _with_near_values(summary), summary.rows.shape[1]
+    summary, d = _with_near_values(summary, policy), summary.rows.shape[1]
     moments, constant = summary.moments, summary.moments.ends[0] == summary.moments.ends[1]
     location = torch.where(constant, moments.ends[0], moments.mean)  # constants do not round
     covariance = moments.covariance.masked_fill(constant[:, None] | constant, 0.0)
@@ -250,7 +251,7 @@ def principal_frame(
     most = min(policy.max_components if isinstance(n_components, str) else n_components, d)
     size = covariance.diagonal().max()
     size = torch.where(size > 0, size, 1.0)
-    variance, axes = QF.leading_eigenpairs(covariance / size, most, EIGEN_TOLERANCE)
+    variance, axes = QF.leading_eigenpairs(covariance / size, most, EXACT)
     variance = variance * size
     if n_components == "auto":
         explained = variance.cumsum(0) / covariance.trace()
@@ -271,16 +272,13 @@ def principal_frame(
     return Frame(None, location, scale, z, axes=axes, noise=noise)
 
 
-def _with_near_values(summary: Summary) -> Summary:
+def _with_near_values(summary: Summary, policy: SelectionPolicy) -> Summary:
     """The summary, values that few rows have far from all others moved nearer to them."""
-    moments, rows = summary.moments, summary.rows.clone()
-    reach = (moments.ends - moments.mean).abs().amax(0)
-    for k in (reach > LONG_REACH * moments.covariance.diagonal().sqrt()).nonzero()[:, 0].tolist():
-        rows[:, k] = moved_nearer(rows[:, k], summary.weight)
+    rows = moved_nearer(summary.rows, summary.weight, policy)
     if rows.equal(summary.rows):
         return summary
     near = Moments.of(rows, summary.weight)
-    moments = replace(moments, mean=near.mean, covariance=near.covariance)
+    moments = replace(summary.moments, mean=near.mean, covariance=near.covariance)
     return replace(summary, rows=rows, moments=moments)
 
 

@@ -23,7 +23,7 @@ from qaffde.parameters import holds_numbers
 from qaffde.schema import has_atom
 from qaffde.selection.base_measure import n_distinct
 from qaffde.selection.plan import ModelSpec
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.selection.search import indistinct
 from qaffde.selection.summary import Moments, Summary
 from qaffde.training.closed_form import effective_count
@@ -31,23 +31,6 @@ from qaffde.training.closed_form import effective_count
 Array = NDArray[Any]
 Maps = tuple[RealColumn, ...]
 """One for each column."""
-
-TAIL_ROWS = 10
-"""Rows beyond the first and the last knot."""
-TAIL_SHARE, WIDE_SHARE = 0.1, 0.45
-"""Share of the rows, at either end, that tells how heavy a tail is; where knots are few, more."""
-TAIL_RATES = 0.1, 1.5
-"""Least and largest λ of a tail without an end."""
-TAIL_KNOTS = 4
-"""With K knots, λ is no less than this over K: a few rows do not show how heavy a tail is."""
-EDGE = 0.1
-"""Share of the rows that a map leaves as they are up to, before a known end."""
-MAGNITUDES = 30
-"""Ratio of positive values beyond which, if their logarithms are less skewed, zero is an end."""
-MAX_JUDGED = 20_000
-"""Values that the number of knots is chosen by."""
-SHOWN_ROWS, SHOWN_SHARE = 100, 0.2
-"""Rows that show an end at zero: a tenth of them lies below this share of their reach."""
 
 
 def learned_maps(
@@ -71,9 +54,9 @@ def learned_maps(
     known = torch.full((2, d), torch.nan).double() if ends is None else ends.clone()
     for k, own in enumerate(known.T):
         values, share = _sorted(summary, k)
-        if show_zero and bool(own[0].isnan()) and shows_zero(values, share):
+        if show_zero and bool(own[0].isnan()) and shows_zero(values, share, policy):
             own[0] = 0.0
-        best, worth = _best(values, share, own, n, count)
+        best, worth = _best(values, share, own, n, count, policy)
         is_free = bool(best.ends.isinf().all())
         is_normal = _gaussian_likelihood(values, share, count) > worth
         skipped = is_normal or has_atom(share)
@@ -82,20 +65,20 @@ def learned_maps(
 
 
 def _best(
-    values: Array, share: Array, ends: Tensor, n: int, count: float
+    values: Array, share: Array, ends: Tensor, n: int, count: float, policy: SelectionPolicy
 ) -> tuple[RealColumn, float]:
     """The best map of a column through at most n even quantiles, and its worth."""
     sizes = [4 * 2**k for k in range(10) if 4 * 2**k < n] + [n]
-    maps = [_learned(values, share, ends, size) for size in sizes]
-    worth = [_likelihood(g, values, share) - len(g.knots) / count for g in maps]
+    maps = [_learned(values, share, ends, size, policy) for size in sizes]
+    chosen = slice(None, None, -(-len(values) // policy.fine_rows))
+    some = torch.from_numpy(values[chosen].copy()), torch.from_numpy(share[chosen].copy())
+    worth = [_likelihood(g, *some) - len(g.knots) / count for g in maps]
     best = int(np.argmax(worth))
     return maps[best], worth[best]
 
 
-def _likelihood(column: RealColumn, values: Array, share: Array) -> float:
+def _likelihood(column: RealColumn, x: Tensor, weight: Tensor) -> float:
     """Mean log-density of a column behind its map, but for the constant of the normal law."""
-    chosen = slice(None, None, -(-len(values) // MAX_JUDGED))
-    x, weight = torch.from_numpy(values[chosen].copy()), torch.from_numpy(share[chosen].copy())
     z, log_slope = column.encode(x)
     return float(((log_slope - z[:, 0].square() / 2) @ weight) / weight.sum())
 
@@ -106,17 +89,18 @@ def _gaussian_likelihood(values: Array, share: Array, count: float) -> float:
     return float(-np.log(max(variance, 1e-300)) / 2 - 0.5 - 2 / count)
 
 
-def bounded_maps(summary: Summary, ends: Tensor) -> Maps:
+def bounded_maps(summary: Summary, ends: Tensor, policy: SelectionPolicy = DEFAULT_POLICY) -> Maps:
     """Maps that change columns with known ends near those ends only, and no other columns."""
     return tuple(
-        RealColumn() if own.isnan().all() else _bounded(*_sorted(summary, k), own)
+        RealColumn() if own.isnan().all() else _bounded(*_sorted(summary, k), own, policy.map_edge)
         for k, own in enumerate(ends.T)
     )
 
 
 def n_quantiles(count: float, policy: SelectionPolicy) -> int:
     """Number of even quantiles for so many rows: a knot costs 1/(2n) nats, and bends the map."""
-    return int(min(policy.max_knots, max(4, round(0.7 * count**0.45))))
+    factor, power = policy.knot_growth
+    return int(min(policy.max_knots, max(4, round(factor * count**power))))
 
 
 def n_knots(maps: Maps) -> int:
@@ -136,14 +120,17 @@ def _sorted(summary: Summary, column: int) -> tuple[Array, Array]:
     return values, share / share.sum()
 
 
-def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
+def _learned(
+    values: Array, share: Array, ends: Tensor, n: int, policy: SelectionPolicy
+) -> RealColumn:
     """Map to normal scores through about n quantiles; the identity of a constant."""
     if len(values) < 3:
         return RealColumn()
     lower, upper = known_ends(ends).tolist()
     inside = (values > lower) & (values < upper)
     level = np.cumsum(share) - share / 2
-    place = np.unique(np.searchsorted(level, _levels(n, len(values))).clip(0, len(values) - 1))
+    levels = _levels(n, len(values), policy.tail_rows)
+    place = np.unique(np.searchsorted(level, levels).clip(0, len(values) - 1))
     place = place[inside[place]]
     knots, scores = values[place], ndtri(level[place])
     distinct = np.concatenate([[True], np.diff(knots) > 1e-9 * _width(values)])
@@ -151,7 +138,7 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
     if len(knots) < 2:
         return RealColumn()
     slopes = knot_slopes(knots, scores)
-    rates = _rate(scores[::-1], slopes[::-1]), _rate(scores, slopes)
+    rates = _rate(scores[::-1], slopes[::-1], policy), _rate(scores, slopes, policy)
     return RealColumn(
         torch.from_numpy(knots),
         torch.from_numpy(scores),
@@ -162,16 +149,16 @@ def _learned(values: Array, share: Array, ends: Tensor, n: int) -> RealColumn:
     )
 
 
-def _bounded(values: Array, share: Array, ends: Tensor) -> RealColumn:
+def _bounded(values: Array, share: Array, ends: Tensor, edge: float) -> RealColumn:
     """Map that is the identity but near the ends."""
     cumulative = np.cumsum(share)
-    low, high = values[np.searchsorted(cumulative, (EDGE, 1 - EDGE)).clip(0, len(values) - 1)]
+    low, high = values[np.searchsorted(cumulative, (edge, 1 - edge)).clip(0, len(values) - 1)]
     lower, upper = ends.tolist()
     span = _width(values) or 1.0
-    low = low if not low <= lower else lower + EDGE * span
-    high = high if not high >= upper else upper - EDGE * span
+    low = low if not low <= lower else lower + edge * span
+    high = high if not high >= upper else upper - edge * span
     if not low < high:
-        low, high = np.nanmax([lower, low - EDGE * span]), np.nanmin([upper, high + EDGE * span])
+        low, high = np.nanmax([lower, low - edge * span]), np.nanmin([upper, high + edge * span])
         low, high = 0.75 * low + 0.25 * high, 0.25 * low + 0.75 * high
     knots = torch.tensor([low, high], dtype=torch.float64)
     slopes, inset = torch.ones_like(knots), _inset(values, ends)
@@ -183,10 +170,10 @@ def _width(values: Array) -> float:
     return float(np.ptp(np.quantile(values, (0.1, 0.9), method="closest_observation")))
 
 
-def _levels(n: int, n_values: int) -> Array:
+def _levels(n: int, n_values: int, tail_rows: int) -> Array:
     """Levels of the knots: even ones and, down to a few rows, halved ones at both ends."""
     halved = [1 / n]
-    while halved[-1] * n_values > TAIL_ROWS:
+    while halved[-1] * n_values > tail_rows:
         halved.append(halved[-1] / 2)
     tails = np.array(halved)
     return np.unique(np.concatenate([tails, np.arange(1, n) / n, 1 - tails]))
@@ -214,18 +201,18 @@ def knot_slopes(x: Array, z: Array) -> Array:
     return np.concatenate([[first], inner, [last]])
 
 
-def _rate(scores: Array, slopes: Array) -> float:
+def _rate(scores: Array, slopes: Array, policy: SelectionPolicy) -> float:
     """Rate λ of the tail after the last knot: how fast the slope falls in the outer rows."""
-    least, most = max(TAIL_RATES[0], TAIL_KNOTS / len(scores)), TAIL_RATES[1]
+    least, most = policy.tail_rates
+    least = max(least, policy.tail_knots / len(scores))
     away = np.abs(scores)
     own = np.sign(scores) == np.sign(scores[-1])
-    outer = own & (away >= -ndtri(TAIL_SHARE))
-    if outer.sum() < 3:
-        outer = own & (away >= -ndtri(WIDE_SHARE))
-    if outer.sum() < 3:
-        return least
-    steepness = np.polyfit(away[outer], np.log(slopes[outer]), 1)[0]
-    return float(np.clip(-steepness, least, most))
+    for tail_share in policy.tail_shares:
+        outer = own & (away >= -ndtri(tail_share))
+        if outer.sum() >= 3:
+            steepness = np.polyfit(away[outer], np.log(slopes[outer]), 1)[0]
+            return float(np.clip(-steepness, least, most))
+    return float(least)
 
 
 def _inset(values: Array, ends: Tensor) -> Tensor:
@@ -239,22 +226,22 @@ def _inset(values: Array, ends: Tensor) -> Tensor:
     return torch.where(ends.isnan(), 0.0, inset)
 
 
-def shows_zero(values: Array, share: Array) -> bool:
+def shows_zero(values: Array, share: Array, policy: SelectionPolicy = DEFAULT_POLICY) -> bool:
     """Whether distinct values, rising, with their shares, end at zero.
 
     They do if none is negative and zero itself is common, or if many lie so close to zero that
     their density does not fade out before it. Positive values that differ by much, and whose
     logarithms are less skewed, count as well.
     """
-    if values[0] < 0 or len(values) < SHOWN_ROWS:
+    shown = policy.edge_rows
+    if values[0] < 0 or len(values) < shown:
         return False
     if values[0] == 0 and share[0] > 1 / len(values):
         return True
-    few, many = values[SHOWN_ROWS // 10 - 1], values[SHOWN_ROWS - 1]
-    if few < SHOWN_SHARE * many:
+    if values[shown // 10 - 1] < policy.edge_share * values[shown - 1]:
         return True
     logs = np.log(values[values > 0])
-    return bool(np.ptp(logs) > np.log(MAGNITUDES) and _skewness(logs) < _skewness(values))
+    return bool(np.ptp(logs) > np.log(policy.magnitudes) and _skewness(logs) < _skewness(values))
 
 
 def _skewness(values: Array) -> float:
@@ -286,7 +273,8 @@ def maps_of_ends(summary: Summary, spec: ModelSpec, policy: SelectionPolicy) -> 
         return None
     columns = (_sorted(summary, k) for k in range(d))
     if not any(
-        shows_zero(x, p) and not shows_zero((x[-1] - x)[::-1], p[::-1]) for x, p in columns
+        shows_zero(x, p, policy) and not shows_zero((x[-1] - x)[::-1], p[::-1], policy)
+        for x, p in columns
     ):
         return None
     maps = learned_maps(summary, None, policy, show_zero=True, skip_normal=True)
@@ -323,7 +311,7 @@ def choose_maps(
     """
     d = summary.rows.shape[1]
     ends, known = spec.ends(d), spec.box_ends(d, policy)
-    plain = None if ends is None or known is not None else bounded_maps(summary, ends)
+    plain = None if ends is None or known is not None else bounded_maps(summary, ends, policy)
     is_auto, show_zero = spec.transformation == "auto", not spec.open_ended
     if is_auto and (
         holds_numbers(spec.bandwidth) or n_distinct(summary.rows) < policy.mapped_rows

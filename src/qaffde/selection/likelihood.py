@@ -16,7 +16,6 @@ from qaffde.selection.table_waves import ROUNDS, FilledRows, with_floor
 from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import (
-    START_ROWS,
     Whitening,
     approximate_state,
     maximize_likelihood,
@@ -51,7 +50,8 @@ class Likelihood(Method):
         ridge = (choice.ridge or 0.0) / effective_count(split.train_weight)
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
         phi, weight = space.values(split.train), split.train_weight / split.train_weight.mean()
-        start = space.start_from(phi, weight, space.resolve_rank(self._rank(d)))
+        few = slice(policy.rough_rows)
+        start = space.start_from(phi[few], weight[few], space.resolve_rank(self._rank(d)))
         state = approximate_state(space, start, phi, weight, policy.judge_iterations)
         log_square = space.log_square(state, space.values(split.valid)).cpu()
         return self.log_held_out(log_square, measure, split)
@@ -155,7 +155,7 @@ def maximized_state(
 ) -> tuple[Whitening, DensityMatrix, History]:
     """The coordinates, and the state in them that maximizes the likelihood."""
     generator = torch.Generator().manual_seed(seed)
-    relative, first = relative_weight(weight, run), first_rows(Z, weight, run)
+    relative, first = relative_weight(weight, run), first_rows(Z, weight, training, run)
 
     def begin() -> tuple[Whitening, DensityMatrix]:
         space = whiten(plan.features, plan.base_law, plan.ridge, plan.tolerance)
@@ -198,9 +198,11 @@ def maximized_table(
     return plan.complete(with_floor(space.density(state).cpu(), floor), sums.count), history
 
 
-def first_rows(Z: Tensor, weight: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+def first_rows(
+    Z: Tensor, weight: Tensor, training: TrainingConfig, run: Run
+) -> tuple[Tensor, Tensor]:
     """Rows and weights that a closed form starts from: the same number from each process."""
-    n = run.peers.share_of(START_ROWS)
+    n = run.peers.share_of(training.start_rows)
     parts = run.peers.gather(lambda: (Z[:n], weight[:n]))
     return torch.cat([rows for rows, _ in parts]), torch.cat([mass for _, mass in parts])
 

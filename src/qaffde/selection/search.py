@@ -14,10 +14,12 @@ from qaffde.nn import BaseMeasure, GaussianMeasure
 from qaffde.selection.base_measure import (
     BaseSpec,
     Monomials,
+    Shape,
     average,
     coarse_dtype,
     fit_mixture,
     n_distinct,
+    spec_of,
     start_mixture,
 )
 from qaffde.selection.policy import SelectionPolicy
@@ -118,8 +120,6 @@ class Choice:
 
 Mixtures = list[GaussianMeasure]
 """One for each split of the rows."""
-LEAST_SCORE = -1e3
-"""Log-density of a held-out row that is impossible: by how much does not matter."""
 Labeled = tuple[Tensor, Tensor, Tensor]
 """Rows of shape (n, d), weights of shape (n,) and numbers of classes of shape (n,)."""
 
@@ -154,10 +154,6 @@ def indistinct(score: Tensor, best: Tensor, weight: Tensor, errors: float = 1.0)
     loss, n = best - score, effective_count(weight)
     mean = weighted_mean(loss, weight)
     return mean <= errors * math.sqrt(weighted_mean((loss - mean).square(), weight) / n)
-
-
-Shape = tuple[int, float]
-"""Number of components of a mixture, and shrinkage of their covariances."""
 
 
 def best_shape(
@@ -300,21 +296,21 @@ class Search:
         rows = [split.train_monomials() for split in splits]
         valid = [Monomials(split.valid) for split in splits]
         scores: dict[BaseSpec, Tensor] = {}
+        shared: dict[str, Any] = {"policy": policy, "deadline": self.deadline}
 
         def iterated(spec: BaseSpec, starts: list[GaussianMeasure], most: int) -> Mixtures:
-            prior, k = spec.prior(policy), spec.n_components
-            options: dict[str, Any] = {"max_iter": most, "deadline": self.deadline}
+            options: dict[str, Any] = {"max_iter": most, "prior": spec.prior(policy), **shared}
             return [
-                fit_mixture(each, k, generator, prior=prior, start=start, **options)
+                fit_mixture(each, spec.n_components, generator, start=start, **options)
                 for each, start in zip(rows, starts, strict=True)
             ]
 
         def started(spec: BaseSpec) -> Mixtures:
-            k, options = spec.n_components, {"deadline": self.deadline}
+            k, prior = spec.n_components, spec.prior(policy)
             half = [s for s in scores if 2 * s.n_components == k]
             smaller = self.mixtures(half[-1], len(rows)) if half else [None] * len(rows)
             return [
-                start_mixture(each, k, generator, prior=spec.prior(policy), smaller=of, **options)
+                start_mixture(each, k, generator, prior=prior, smaller=of, **shared)
                 for each, of in zip(rows, smaller, strict=True)
             ]
 
@@ -322,7 +318,7 @@ class Search:
             mixtures = [average(each) for each in zip(*fits, strict=True)]
             self.fits |= {(spec, number): mixture for number, mixture in enumerate(mixtures)}
             log_p = [of.log_density(mixture) for of, mixture in zip(valid, mixtures, strict=True)]
-            scores[spec] = torch.cat(log_p).clamp(min=LEAST_SCORE)
+            scores[spec] = torch.cat(log_p).clamp(min=-policy.worst)
             return weighted_mean(scores[spec], weight)
 
         def simplest(specs: list[BaseSpec]) -> BaseSpec:
@@ -330,7 +326,7 @@ class Search:
             return next(alike, best)
 
         def tried(shape: Shape, near: Shape | None) -> Tensor:
-            spec = BaseSpec("mixture", shape[0], shrinkage=shape[1])
+            spec = spec_of(shape)
             other = None if near is None else replace(spec, shrinkage=near[1])
             starts = started(spec) if other is None else self.mixtures(other, len(rows))
             judged(spec, [iterated(spec, starts, policy.last_iterations)])
@@ -341,8 +337,7 @@ class Search:
         sizes = [k for k in policy.mixture_sizes if k > far and n >= policy.component_rows * k]
         few = d <= policy.max_box_columns  # there features do what components cannot
         first = 0.0 if few else policy.mixture_shrinkage * d
-        k, shrinkage = best_shape(sizes or [1 + far], first, tried, weight, policy, late)
-        best = BaseSpec("mixture", k, shrinkage=shrinkage)
+        best = spec_of(best_shape(sizes or [1 + far], first, tried, weight, policy, late))
         one = next(iter(scores))
         best = simplest([*scores]) if few else best
         k, begin, value = best.n_components, self.mixtures(best, len(rows)), -math.inf
@@ -419,7 +414,7 @@ class Search:
             for number, split in enumerate(self.splits[rows])
         ]
         self.seconds[rows] = time.monotonic() - started
-        return torch.cat(scores).clamp(min=LEAST_SCORE)
+        return torch.cat(scores).clamp(min=-self.policy.worst)
 
     def n_rows(self, rows: int) -> int:
         """Rows that there are for splits of so many."""

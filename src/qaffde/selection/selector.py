@@ -305,7 +305,7 @@ def select(
     rehearsed: list[Trial] = []
     if spec.may_map(d, policy):
         if not spec.is_given:
-            robust_units(summary, names)  # refuses what no map would mend
+            robust_units(summary, policy, names)  # refuses what no map would mend
         deadline = math.inf if run is None else run.deadline(policy.search_share / 2)
 
         def judge(maps: Maps | None) -> tuple[Tensor, Tensor]:
@@ -406,7 +406,7 @@ class Frame:
         else:
             h = check_bandwidth(spec.bandwidth, d, RULES)
             smoothing = h if spec.base_measure == "kernel" else None
-            location, scale = robust_units(summary, names, smoothing)
+            location, scale = robust_units(summary, policy, names, smoothing)
         box = None if ends is None else (ends - location) / scale
         return cls(maps, location, scale, summary.standardized(location, scale), box)
 

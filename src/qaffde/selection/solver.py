@@ -20,13 +20,14 @@ from qaffde.nn import (
     StandardizedDensity,
 )
 from qaffde.nn.encoded import EncodedDensity, ImageCoder
-from qaffde.parameters import DOUBLE, ComputeConfig, Seed, generator_from
+from qaffde.parameters import DOUBLE, MAX_ROWS, ComputeConfig, Seed, generator_from
 from qaffde.schema import Schema
 from qaffde.selection.likelihood import maximized_state, maximized_table
 from qaffde.selection.plan import NOT_PLAIN, Fitted, Plan
 from qaffde.selection.sources import as_source
 from qaffde.training import train
 from qaffde.training.classes import (
+    CLASS_BATCH,
     ROUGH,
     ClassReader,
     ClassStates,
@@ -38,11 +39,6 @@ from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import MAX_COORDINATES, Whitening
 from qaffde.training.run import History, Run, hold_out
-
-BATCH_SIZE, BLOCK = 256, 8192
-"""Labeled rows of a batch, and those that are put into units at once."""
-MIXED_SHARE = 0.1
-"""Size of the mixed part of a start beside its pure part: amplitude, not probability."""
 
 
 def check_plan(plan: object, method: str, d: int, schema: Schema | None = None) -> Plan:
@@ -123,7 +119,7 @@ def projected(plan: Plan, rows: LabeledRows) -> LabeledRows:
     All values beyond some size are as far: the cosine of infinity is not a number.
     """
     far = torch.finfo(torch.float64).max ** 0.25
-    blocks = (plan.standardize(x.double()) for x in rows.X.split(BLOCK))
+    blocks = (plan.standardize(x.double()) for x in rows.X.split(MAX_ROWS))
     return replace(rows, X=torch.cat([z.clamp(-far, far) for z in blocks]))
 
 
@@ -147,7 +143,8 @@ def train_classes(
     rank, n = space.resolve_rank(plan.rank), len(space.level)
     if coder is None:
         rows = projected(plan, rows)
-        start = _closed_form_start(plan, space, G, rows.part(chosen), rank)
+        first = _closed_form_start(plan, G, rows.part(chosen), rank, training.mixed_start)
+        start = first @ (space.transform * space.level)
     else:
         start = torch.randn(rows.n_classes, rank, n, generator=generator, dtype=torch.float64)
         start /= math.sqrt(rank * n)
@@ -166,7 +163,7 @@ def train_classes(
     )
     inputs = space.coordinates(rows.X) if in_coordinates else rows.X
     parts = inputs.float(), (rows.weight / rows.weight.mean()).float(), rows.y
-    config = training.loop(BATCH_SIZE, run.left)
+    config = training.loop(CLASS_BATCH, run.left)
     history = train(
         module.float(),
         conditional_loss,
@@ -186,11 +183,10 @@ def train_classes(
 
 
 def _closed_form_start(
-    plan: Plan, space: Whitening, G: Tensor, rows: LabeledRows, rank: int
+    plan: Plan, G: Tensor, rows: LabeledRows, rank: int, mixed_size: float
 ) -> Tensor:
-    """Factors in coordinates: the pure states of the classes and, smaller, their mixed ones."""
+    """Factors: the pure states of the classes and, smaller, their mixed ones."""
     reader = ClassReader(ClassSums.of(plan.features, rows), G, plan.tolerance, ROUGH)
     pure = reader.factor("coherent", plan.ridge, 1)
     mixed = reader.factor("pretty_good", plan.ridge, rank)
-    factor = torch.cat([pure, MIXED_SHARE * mixed], 1)[:, :rank]
-    return factor @ (space.transform * space.level)
+    return torch.cat([pure, mixed_size * mixed], 1)[:, :rank]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from qaffde.parameters import Seed, generator_from
 from qaffde.schema import Schema
+from qaffde.selection.policy import MANY_ROWS, SAMPLE_ROWS
 from qaffde.selection.summary import (
-    SAMPLE_ROWS,
     Check,
     MemorySource,
     Part,
@@ -28,8 +28,6 @@ from qaffde.selection.summary import (
 from qaffde.streams import Block, Chunks, as_chunks
 from qaffde.streams.blocks import checked
 
-MANY_ROWS = 1_000_000
-"""Rows of a stream that a likelihood is maximized on."""
 TOO_FEW = "fewer than two rows have a positive sample_weight; a density needs at least two"
 NONE_LEFT = "no row has a positive weight; an iterator can be read once only"
 

@@ -19,11 +19,15 @@ import torch
 from torch import Tensor
 
 from qaffde.schema import Schema, asked_kinds
+from qaffde.selection.policy import (
+    DEFAULT_POLICY,
+    FINEST,
+    MIN_DIGITS,
+    SAMPLE_ROWS,
+    SelectionPolicy,
+)
 from qaffde.training.closed_form import effective_count, joint_count
 from qaffde.training.run import ALONE, Peers
-
-SAMPLE_ROWS = 100_000
-"""Rows of the sample that a plan is selected on: as many as expectation–maximization sees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,15 +335,7 @@ class MemorySource(Source):
 
 
 Names = Sequence[str] | None
-BEYOND, FINEST = 1e12, 1e-12
-"""Deviations of a value, and of a bandwidth, that a fit can hold beside those of all others."""
-MIN_DIGITS = 0.01
-"""Rounding error of the values, in standard deviations, that is too much."""
-FAR = 20.0
-"""Ratio of standard deviation and central spread beyond which a few rows make the former."""
 TOO_LARGE = "the values are so large that their variance overflows; divide the columns first"
-FEW = 0.01
-"""Share of the rows that may be moved nearer to the others."""
 
 
 def units(
@@ -398,7 +394,10 @@ def _name(names: Names, column: int) -> str:
 
 
 def robust_units(
-    summary: Summary, names: Names = None, bandwidth: Tensor | None = None
+    summary: Summary,
+    policy: SelectionPolicy = DEFAULT_POLICY,
+    names: Names = None,
+    bandwidth: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Units that a few rows far from all others do not change.
 
@@ -408,37 +407,41 @@ def robust_units(
     """
     low, middle, high = _quantiles(summary.rows, summary.weight, (0.16, 0.5, 0.84))
     spread, scale = (high - low) / 2, summary.moments.covariance.diagonal().sqrt()
-    far = (spread > 0) & ~(scale <= FAR * spread)
+    reach = policy.far_spread * spread
+    far = (spread > 0) & ~(scale <= reach)
     if not far.any():
         return units(summary.moments, names, bandwidth)
     away = ((summary.moments.ends - middle) / spread)[:, far].abs().amax()
-    if away > BEYOND:
+    if away > 1 / FINEST:
         raise ValueError(
             f"some values are {float(away):.0e} times as far from the others as those are from "
             "each other, which float64 cannot hold together; leave their rows out"
         )
-    near = torch.where(
-        far, summary.rows.clamp(middle - FAR * spread, middle + FAR * spread), summary.rows
-    )
+    near = torch.where(far, summary.rows.clamp(middle - reach, middle + reach), summary.rows)
     location, scale = units(Moments.of(near, summary.weight), names, bandwidth)
     return torch.where(far, middle, location), torch.where(far, spread, scale)
 
 
-def moved_nearer(x: Tensor, weight: Tensor) -> Tensor:
-    """Values (n,) of a column, those that few rows have far from all others moved nearer.
+def moved_nearer(x: Tensor, weight: Tensor, policy: SelectionPolicy = DEFAULT_POLICY) -> Tensor:
+    """Rows (n, d) with values that few of them have far from all others moved nearer.
 
     Far are those that :func:`robust_units` takes for far, if at most one row in a hundred, or one
     row, has them. They are moved to the distance from which values are far. NaN stays.
     """
+    return torch.stack([_moved_nearer(column, weight, policy) for column in x.T], 1)
+
+
+def _moved_nearer(x: Tensor, weight: Tensor, policy: SelectionPolicy) -> Tensor:
+    """The same of one column (n,)."""
     known = ~x.isnan()
     values, own = x[known], weight[known]
     if not len(values):
         return x
     low, middle, high = _quantiles(values[:, None], own, (0.16, 0.5, 0.84))[:, 0]
-    reach, share = FAR * (high - low) / 2, own / own.sum()
+    reach, share = policy.far_spread * (high - low) / 2, own / own.sum()
     is_far = (values - middle).abs() > reach
     spread = (share @ (values - share @ values).square()).sqrt()
-    few = share[is_far].sum() <= share.max().clamp(min=FEW)
+    few = share[is_far].sum() <= share.max().clamp(min=policy.far_share)
     if reach == 0 or spread <= reach or not few:
         return x
     return x.clamp(middle - reach, middle + reach)

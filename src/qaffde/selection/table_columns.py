@@ -8,14 +8,11 @@ from torch import Tensor
 
 from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
 from qaffde.nn import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
+from qaffde.nn.columns import encode_columns
+from qaffde.parameters import check_inside, read_bounds
 from qaffde.selection.columns import bounded_maps, known_ends, learned_maps
-from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.summary import TOO_LARGE, Summary, robust_units
-
-PADDING = 0.1
-"""Of the range of integers at either end, for values that are still to come."""
-LONELY = 1e-3
-"""Of its size, the scale of a column with one value, at least 1."""
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.summary import TOO_LARGE, Source, Summary, robust_units
 
 
 def table_columns(
@@ -38,14 +35,14 @@ def table_columns(
         outer = [[math.nan if end is None else end] for end in (kind.lower, kind.upper)]
         ends = torch.tensor(outer, dtype=torch.float64)
         if not is_varied(x[known]):
-            return _about(x[known], ends[:, 0])
+            return _about(x[known], ends[:, 0], policy.lone_scale)
         summary = Summary.of(x[known, None].contiguous(), rows.weight[known], seed)
-        robust_units(summary, [name])  # refuses what float64 cannot hold
+        robust_units(summary, policy, [name])  # refuses what float64 cannot hold
         if mapped:
             found = learned_maps(summary, ends, policy, show_zero=True, skip_normal=auto)[0]
             if not found.is_identity or bool(ends.isnan().all()):
                 return found
-        return RealColumn() if ends.isnan().all() else bounded_maps(summary, ends)[0]
+        return RealColumn() if ends.isnan().all() else bounded_maps(summary, ends, policy)[0]
 
     found: list[TableColumn] = []
     schema = rows.schema
@@ -68,14 +65,42 @@ def table_columns(
     return found
 
 
-def _about(known: Tensor, ends: Tensor) -> RealColumn:
+def normal_scores(
+    source: Source, policy: SelectionPolicy, seed: int
+) -> tuple[list[TableColumn], Tensor, Tensor, Tensor]:
+    """Columns with real ones as normal scores, rows (n, d), their parts (n, q), weights (n,)."""
+    rows, weight = source.rows(seed)  # NaN for gaps
+    n, d = rows.shape
+    check_inside(read_bounds(source.ends, d), rows, range(n))
+    kinds = [Real()] * d if source.schema is None else source.schema.kinds
+    summary = Summary.of(rows, weight, seed, n)
+    columns = table_columns(summary, kinds, policy, seed, mapped=True, auto=False)
+    for column, x in zip(columns, rows.T, strict=True):
+        _standardize_plain(column, x, weight, policy)
+    return columns, rows, encode_columns(columns, rows)[0], weight
+
+
+def _standardize_plain(
+    column: TableColumn, x: Tensor, weight: Tensor, policy: SelectionPolicy
+) -> None:
+    """Give a real column that is too short for a map of its own one to mean 0 and variance 1."""
+    real = column.rest if isinstance(column, AtomColumn) else column
+    if not isinstance(real, RealColumn) or not real.is_identity:
+        return
+    location, scale = line_units(x[:, None], weight, [column], policy)
+    sides = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    real.knots, real.values = location + scale * sides, sides
+    real.slopes = (1 / scale).expand(2).clone()
+
+
+def _about(known: Tensor, ends: Tensor, lone: float) -> RealColumn:
     """Map of a column that has known ends (2,) but one value only, or none: two knots about it."""
     if ends.isnan().all():
         return RealColumn()
     outer = known_ends(ends)
     middle = ends.mean() if outer.isfinite().all() else ends.nanmean()
     value = known[0] if len(known) else middle
-    width = (LONELY * value.abs()).clamp(min=1).minimum((outer[1] - outer[0]) / 4)
+    width = (lone * value.abs()).clamp(min=1).minimum((outer[1] - outer[0]) / 4)
     center = value.clamp(outer[0] + 2 * width, outer[1] - 2 * width)
     sides = ends.new_tensor([-1.0, 1.0])
     slopes = (1 / width).expand(2).clone()
@@ -85,7 +110,7 @@ def _about(known: Tensor, ends: Tensor) -> RealColumn:
 def _integers(ends: Tensor, policy: SelectionPolicy) -> CodeColumn:
     """Integers from the least to the largest, and some more; none below zero unless seen."""
     low, high = (int(end) for end in ends)
-    room = 1 + math.ceil(PADDING * (high - low))
+    room = 1 + math.ceil(policy.code_room * (high - low))
     first = max(0, low - room) if low >= 0 else low - room
     size = high + room + 1 - first
     if size > policy.max_codes:
@@ -96,7 +121,12 @@ def _integers(ends: Tensor, policy: SelectionPolicy) -> CodeColumn:
     return CodeColumn(size, first)
 
 
-def line_units(X: Tensor, weight: Tensor, columns: Sequence[TableColumn]) -> tuple[Tensor, Tensor]:
+def line_units(
+    X: Tensor,
+    weight: Tensor,
+    columns: Sequence[TableColumn],
+    policy: SelectionPolicy = DEFAULT_POLICY,
+) -> tuple[Tensor, Tensor]:
     """Locations and scales (c,) of the known values of the lines, as ``robust_units`` has them."""
     found = []
     for x, column in zip(X.T, columns, strict=True):
@@ -104,11 +134,12 @@ def line_units(X: Tensor, weight: Tensor, columns: Sequence[TableColumn]) -> tup
             z = column.encode(x)[0][:, -1:]
             known = ~z[:, 0].isnan()
             if is_varied(z[known]):
-                units = robust_units(Summary.of(z[known], weight[known], 0))
+                units = robust_units(Summary.of(z[known], weight[known], 0), policy)
                 found.append(torch.cat(units))
             else:  # one value, or none
                 location = z[known][0, 0] if known.any() else z.new_zeros(())
-                found.append(torch.stack([location, (LONELY * location.abs()).clamp(min=1)]))
+                scale = (policy.lone_scale * location.abs()).clamp(min=1)
+                found.append(torch.stack([location, scale]))
                 if not (2 * location).isfinite():  # some draws would not be
                     raise ValueError(TOO_LARGE)
     both = torch.stack(found, 1) if found else torch.empty(2, 0, dtype=torch.float64)

@@ -26,20 +26,15 @@ from qaffde.nn import (
     Part,
 )
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
+from qaffde.parameters import MAX_ROWS
 from qaffde.selection.base_measure import (
-    CLUSTER_ROWS,
     Prior,
     cluster,
     draw_seed,
     iterated,
 )
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
 from qaffde.training.closed_form import effective_count
-
-SCATTER = 1e-2
-"""Variance of the one row that the prior of each component is worth."""
-BLOCK = 8192
-"""Rows that statistics are added up over."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +236,7 @@ class TableMixture:
 
     def total_statistics(self, x: Tensor, weight: Tensor) -> Tensor:
         """Sufficient statistics (K, F) of weighted rows of parts, a block at a time."""
-        blocks = zip(x.split(BLOCK), weight.split(BLOCK), strict=True)
+        blocks = zip(x.split(MAX_ROWS), weight.split(MAX_ROWS), strict=True)
         tables = (TableRows(*block, self.parts) for block in blocks)
         return reduce(add, (self.statistics(rows, self.shares(rows)[0]) for rows in tables))
 
@@ -257,10 +252,9 @@ class TableMixture:
         mean = first / count.clamp(min=1e-9 * unit)
         scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
         scatter = (scatter + scatter.mT) / 2
-        scatter.diagonal(dim1=1, dim2=2).add_(SCATTER * unit)
-        lines = Prior(self.ridge, self.shrinkage).components(
-            size, mean, scatter, self.gaussians(), unit
-        )
+        prior = Prior(self.ridge, self.shrinkage)
+        scatter.diagonal(dim1=1, dim2=2).add_(prior.scatter * unit)
+        lines = prior.components(size, mean, scatter, self.gaussians(), unit)
         return self.with_lines(lines).with_factors(statistics)
 
     def with_lines(self, lines: GaussianMeasure) -> "TableMixture":
@@ -380,7 +374,8 @@ def fit_table_mixture(
     generator: Generator,
     *,
     prior: Prior,
-    max_iter: int,
+    policy: SelectionPolicy = DEFAULT_POLICY,
+    max_iter: int = DEFAULT_POLICY.table_iterations,
     start: TableMixture | None = None,
 ) -> TableMixture:
     """Mixture by expectation–maximization with parameters as of :func:`fit_mixture`.
@@ -389,17 +384,23 @@ def fit_table_mixture(
     Gaussians that was worse for held-out rows.
     """
     if start is None or len(start.weights) != n_components:
-        start = _clusters(rows, n_components, laws, generator, prior)
+        start = _clusters(rows, n_components, laws, generator, prior, policy)
     start = replace(start, shrinkage=prior.shrinkage, ridge=prior.ridge)
-    return iterated(lambda state: state.improved(rows), start, max_iter)
+    return iterated(lambda state: state.improved(rows), start, max_iter, policy.mixture_gain)
 
 
 def _clusters(
-    rows: TableRows, k: int, laws: Sequence[CodeLaw], generator: Generator, prior: Prior
+    rows: TableRows,
+    k: int,
+    laws: Sequence[CodeLaw],
+    generator: Generator,
+    prior: Prior,
+    policy: SelectionPolicy,
 ) -> TableMixture:
     """Mixture of the clusters of the first rows; missing lines count as the mean."""
-    some = rows.select(slice(max(CLUSTER_ROWS, 20 * k)))
-    labels = cluster(some.coordinates(laws), some.weight, k, draw_seed(generator))
+    some, seed = rows.select(slice(policy.cluster_rows)), draw_seed(generator)
+    where, most = some.coordinates(laws), policy.cluster_iterations
+    labels = cluster(where, some.weight, k, seed, most)
     share = torch.nn.functional.one_hot(labels, k) * some.weight[:, None]
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)

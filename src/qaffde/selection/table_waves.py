@@ -38,8 +38,6 @@ MOST_DRAWS, DRAWN_ROWS = 5, 1 << 16
 """Draws for a row with gaps, and all of them together, at most."""
 ROUNDS = 2
 """Of expectation–maximization."""
-FIRST_RIDGE = 3.0
-"""Times the number of rows, where a search begins: the mixture has what is smooth."""
 BLOCK = 1 << 24
 """Rows times components of the mixture that are drawn at once."""
 SPREAD = math.sqrt(2)
@@ -172,7 +170,7 @@ def with_waves(
 
     if time.monotonic() > deadline:
         return plan
-    best = Waves(policy.likelihood_start, FIRST_RIDGE)
+    best = Waves(policy.likelihood_start, policy.wave_ridge_rows)
     for move in (wider, stiffer):
         after = along(best, move, 1)
         best = along(best, move, -1) if after is best else after

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +17,10 @@ from qaffde.nn import CodeColumn, TableColumn
 from qaffde.nn.columns import encode_columns
 from qaffde.parameters import ComputeConfig
 from qaffde.schema import Schema
-from qaffde.selection.base_measure import BaseSpec, Prior, constant_feature
+from qaffde.selection.base_measure import Shape, constant_feature, spec_of
 from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import Shape, Trial, best_shape, fixed, weighted_mean
+from qaffde.selection.search import Trial, best_shape, fixed, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
@@ -46,7 +47,7 @@ def select_mixture(
 
     def search(sizes: Sequence[int], *, mapped: bool, auto: bool) -> _Found:
         columns = table_columns(summary, schema.kinds, policy, seed, mapped=mapped, auto=auto)
-        units = _Units(tuple(columns), *line_units(X[chosen], weight[chosen], columns))
+        units = _Units(tuple(columns), *line_units(X[chosen], weight[chosen], columns, policy))
         name = "columns mapped: " if mapped else ""
         return _search(units, X[chosen], weight[chosen], sizes, name, policy, seed, run)
 
@@ -58,12 +59,14 @@ def select_mixture(
         rival = search((len(best.mixture.weights),), mapped=False, auto=False)
         trials += rival.trials
         best = best if best.value - n_knots / effective_count(weight) > rival.value else rival
+    base = spec_of((len(best.mixture.weights), best.mixture.shrinkage))
     mixture = fit_table_mixture(
         best.units.rows(X, weight)[0],
-        len(best.mixture.weights),
+        base.n_components,
         best.mixture.laws,
         torch.Generator().manual_seed(seed),
-        prior=Prior(policy.mixture_ridge, best.mixture.shrinkage),
+        prior=base.prior(policy),
+        policy=policy,
         max_iter=policy.table_iterations,
         start=best.mixture,
     )
@@ -73,7 +76,7 @@ def select_mixture(
         location=location,
         scale=scale,
         bandwidth=torch.ones_like(scale),
-        base=str(BaseSpec("mixture", len(mixture.weights), shrinkage=mixture.shrinkage)),
+        base=str(base),
         measure=mixture,
         features=constant_feature(len(mixture.parts)),
         reach=torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand(2, c).clone(),
@@ -154,12 +157,13 @@ def _search(
         return mixture.log_density(judged) + log_slope[valid]
 
     def named(shape: Shape) -> str:
-        return f"{name}{BaseSpec('mixture', shape[0], shrinkage=shape[1])}"
+        return f"{name}{spec_of(shape)}"
 
     def tried(shape: Shape, near: Shape | None) -> Tensor:
-        prior, start = Prior(policy.mixture_ridge, shape[1]), None if near is None else found[near]
-        options = fitted, min(shape[0], n), laws, generator
-        found[shape] = fit_table_mixture(*options, prior=prior, max_iter=most, start=start)
+        how: Any = {"prior": spec_of(shape).prior(policy), "policy": policy, "max_iter": most}
+        if near is not None:
+            how["start"] = found[near]
+        found[shape] = fit_table_mixture(fitted, min(shape[0], n), laws, generator, **how)
         log_p = scores(found[shape])
         value = weighted_mean(log_p, judged.weight)
         trials.append(Trial(named(shape), len(X), value))

@@ -39,6 +39,8 @@ from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import Whitening
 
 MEASUREMENTS = ("direct", "square_root", "pretty_good", "coherent")
+CLASS_BATCH = 256
+"""Rows of a batch of Adam, unless the settings say otherwise."""
 ROUGH = 0.01
 """Relative error of eigenvalues that comparing readings, or starting from one, can bear."""
 

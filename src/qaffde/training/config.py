@@ -78,6 +78,9 @@ class TrainingConfig:
         Iterations of that solver; for "adam", epochs.
     initialization : {"closed_form", "random"}, default="closed_form"
         Of the density matrix: by Algorithm 2, or at random.
+    start_rows, polish_epochs : int, default=10_000, 5
+        Rows of Algorithm 2 then; epochs of Adam over all rows where there are too many for the
+        solver, which sees some of them.
     max_steps, batch_size, learning_rate : default=2000, "auto", 3e-3
         Of Adam, where an encoder or features learn; the rate falls linearly to 1e-5. Batches of
         a classifier are of 256 rows.
@@ -86,6 +89,8 @@ class TrainingConfig:
     validation_fraction, patience : default=0.1, 10
         Share of rows that Adam does not see, and fiftieths of `max_steps` without improvement on
         them before it stops. What was best on them is kept.
+    mixed_start : float, default=0.1
+        Classifiers start with pure states, and mixed ones of this amplitude.
     learn_features : bool, default=False
         Whether the frequencies of a classifier learn too.
     dropout : float, default=0.0
@@ -106,6 +111,8 @@ class TrainingConfig:
     solver: str = "lbfgs"
     max_iter: int = 10
     initialization: str = "closed_form"
+    start_rows: int = 10_000
+    polish_epochs: int = 5
     max_steps: int = 2000
     batch_size: int | str = "auto"
     learning_rate: float = 3e-3
@@ -113,6 +120,7 @@ class TrainingConfig:
     clip_norm: float | None = 10.0
     validation_fraction: float = 0.1
     patience: int | None = 10
+    mixed_start: float = 0.1
     learn_features: bool = False
     dropout: float = 0.0
     augment: Callable[..., Any] | None = None
@@ -121,10 +129,11 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_choice("solver", self.solver, ("lbfgs", "adam"))
         check_choice("initialization", self.initialization, ("closed_form", "random"))
-        for name in ("max_iter", "max_steps"):
+        for name in ("max_iter", "max_steps", "start_rows", "polish_epochs"):
             check_count(name, getattr(self, name))
         check_count("batch_size", self.batch_size, auto=True)
         check_positive("learning_rate", self.learning_rate)
+        check_positive("mixed_start", self.mixed_start)
         check_share("validation_fraction", self.validation_fraction)
         if self.dropout != 0:
             check_share("dropout", self.dropout)

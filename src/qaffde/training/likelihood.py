@@ -30,11 +30,10 @@ from qaffde.training.loop import MakeOptimizer, adam, eager, train
 from qaffde.training.losses import expectation, negative_log_likelihood, state_likelihood
 from qaffde.training.run import History, Run
 
-START_ROWS = 10_000
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
-POLISH_EPOCHS, LBFGS_ITERATIONS = 5, 5
-"""Of Adam where coordinates are too many; and of L-BFGS in a step of the loop."""
+LBFGS_ITERATIONS = 5
+"""In a step of the loop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +95,10 @@ class Whitening:
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The state of Algorithm 2 from some rows, read by the square-root measurement."""
-        return self.start_from(self.values(X[:START_ROWS]), weight, rank)
+        return self.start_from(self.values(X), weight, rank)
 
     def start_from(self, phi: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The same from features."""
-        phi, weight = phi[:START_ROWS], weight[:START_ROWS]
         T = self.transform * self.level.sqrt()
         rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
         lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, 1e-3)
@@ -199,7 +197,7 @@ def maximize_likelihood(
         **run.loop_arguments("state", loop.max_steps),
     )
     if too_many:
-        adam = SOLVERS["adam"].config(POLISH_EPOCHS, len(Z), run, learning_rate=1e-3)
+        adam = SOLVERS["adam"].config(config.polish_epochs, len(Z), run, learning_rate=1e-3)
         module = WhitenedState(space, state, of_rows=True)
         rows = (Z.to(module.transform), weight.to(module.transform))
         train(module, negative_log_likelihood, rows, None, adam, generator, peers=peers)
