@@ -121,10 +121,13 @@ class TableDensity(FormulaDensity):
             return super().log_prob(x)
         parts, log_slope = self.encode(x)
         log_p = torch.full_like(log_slope, -torch.inf)
-        possible, whole = log_slope > -torch.inf, ~parts.isnan().any(1)
-        ways = (self.density, whole), (expand(self).density, ~whole)
-        for density, rows in ways:  # the first is quicker
-            if (rows := rows & possible).any():
+        possible, gaps = log_slope > -torch.inf, parts.isnan().any(1)
+        if isinstance(self.density, PartsDensity):
+            gaps = torch.zeros_like(gaps)  # it takes them
+        for has_gaps in (False, True):
+            rows = possible & (gaps == has_gaps)
+            if rows.any():
+                density = expand(self).density if has_gaps else self.density
                 log_p[rows] = density.log_prob(parts[rows]) + log_slope[rows]
         return log_p
 

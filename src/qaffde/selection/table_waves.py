@@ -26,14 +26,11 @@ from qaffde.selection.plan import Plan
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.search import Trial, indistinct, weighted_mean
 from qaffde.selection.table_mixture import TableMixture, TableRows
-from qaffde.training.closed_form import effective_count
-from qaffde.training.likelihood import (
-    Whitening,
-    approximate_state,
-    whiten,
-)
+from qaffde.training.likelihood import approximate_state, whiten
 from qaffde.training.run import Run
 
+TOLERANCE = 1e-7
+"""Eigenvalues of G below this share of the largest count as zero."""
 MOST_DRAWS, DRAWN_ROWS = 5, 1 << 16
 """Draws for a row with gaps, and all of them together, at most."""
 ROUNDS = 2
@@ -112,6 +109,70 @@ class Waves:
         return f"waves, bandwidth {self.bandwidth:.4g}, ridge {self.ridge:.4g}/n"
 
 
+@dataclass(frozen=True, eq=False)
+class WaveSearch:
+    """Waves on the mixture of some rows, judged by others, whose gains (n,) are kept."""
+
+    mixture: TableMixture
+    base: BaseMeasure
+    train: FilledRows
+    valid: FilledRows
+    weight: Tensor
+    policy: SelectionPolicy
+    tolerance: float
+    device: str
+    seed: int
+    report: Callable[[Waves, float], None]
+    deadline: float
+    gains: dict[Waves, Tensor]
+
+    def scores(self, waves: Waves) -> Tensor:
+        """Log-densities (n,) of held-out rows over the mixture, after a short training."""
+        if waves not in self.gains:
+            self.gains[waves] = self._scores(waves)
+            self.report(waves, self.value(waves))
+        return self.gains[waves]
+
+    def _scores(self, waves: Waves) -> Tensor:
+        train, policy, n = self.train, self.policy, int(self.train.number[-1]) + 1
+        features = wave_features(self.mixture, waves.bandwidth, n_waves(n, policy), self.seed)
+        space = whiten(features, self.base, waves.ridge / n, self.tolerance).to(self.device)
+        phi, weight = space.values(train.x), train.weight / train.weight.mean()
+        rank = space.resolve_rank(wave_rank(features.n_dims, policy))
+        state = space.start_from(phi, weight, rank)
+        for _ in range(ROUNDS):
+            weight = train.weight / train.weight.mean()
+            state = approximate_state(space, state, phi, weight, policy.judge_iterations)
+            train = train.reweighted(space.log_square(state, phi).cpu())
+        log_square = space.log_square(state, space.values(self.valid.x)).cpu()
+        return self.valid.log_mean(log_square).clamp(min=-math.log(n))
+
+    def value(self, waves: Waves) -> float:
+        """Mean log-density of held-out rows over the mixture."""
+        return weighted_mean(self.scores(waves), self.weight)
+
+    def best(self) -> Waves:
+        """Climb to the best bandwidth, then to the best ridge."""
+        policy, best = (
+            self.policy,
+            Waves(self.policy.likelihood_start, self.policy.wave_ridge_rows),
+        )
+        for factors in (policy.rough_step, 1.0), (1.0, policy.ridge_step):
+            up = self._along(best, factors)
+            back = (1 / factors[0], 1 / factors[1])
+            best = self._along(best, back) if up is best else up
+        return best
+
+    def _along(self, best: Waves, factors: tuple[float, float]) -> Waves:
+        for _ in range(self.policy.max_steps):
+            ahead = Waves(best.bandwidth * factors[0], best.ridge * factors[1])
+            late = time.monotonic() > self.deadline
+            if late or self.value(ahead) <= self.value(best) + self.policy.rough_gain:
+                break
+            best = ahead
+        return best
+
+
 def with_waves(
     plan: Plan,
     mixture: TableMixture,
@@ -126,69 +187,41 @@ def with_waves(
 
     `mixture` is that of the rows `fitted`; candidates are judged with the first of them.
     """
-    alone = next(trial for trial in plan.trials if trial.chosen)
-    fitted, judged = (
-        rows.select(slice(round(share * policy.rough_rows)))
-        for rows, share in ((fitted, 1 - policy.valid_share), (judged, policy.valid_share))
-    )
-    q, n = len(mixture.parts), len(fitted.x)
-    rank = policy.rank if q <= policy.max_box_columns else policy.many_columns_rank
-    base, generator = mixture.base(), torch.Generator().manual_seed(seed)
-    train, valid = (
-        FilledRows.of(base, rows.x, rows.weight, generator) for rows in (fitted, judged)
-    )
     deadline = math.inf if run is None else run.deadline(policy.search_share)
-    count, gains, trials = effective_count(fitted.weight), dict[Waves, Tensor](), list[Trial]()
-
-    def value(waves: Waves) -> float:
-        if waves not in gains:
-            features = wave_features(mixture, waves.bandwidth, n_waves(n, policy), seed)
-            space = whiten(features, base, waves.ridge / count, plan.tolerance)
-            space = space.to(compute.device)
-            log_square = _log_squares(space, rank, train, valid.x, policy.judge_iterations)
-            gains[waves] = valid.log_mean(log_square)
-            gain = alone.log_likelihood + weighted_mean(gains[waves], judged.weight)
-            trials.append(Trial(f"{alone.name}, {waves}", n + len(judged.x), gain))
-            if run is not None:
-                run.say(f"{waves}: held-out log-likelihood {gain:.5f}")
-        return weighted_mean(gains[waves], judged.weight)
-
-    def along(best: Waves, move: Callable[[Waves, int], Waves], direction: int) -> Waves:
-        for _ in range(policy.max_steps):
-            ahead = move(best, direction)
-            late = time.monotonic() > deadline
-            if late or value(ahead) <= value(best) + policy.rough_gain:
-                break
-            best = ahead
-        return best
-
-    def wider(waves: Waves, way: int) -> Waves:
-        return replace(waves, bandwidth=waves.bandwidth * policy.rough_step**way)
-
-    def stiffer(waves: Waves, way: int) -> Waves:
-        return replace(waves, ridge=waves.ridge * policy.ridge_step**way)
-
     if time.monotonic() > deadline:
         return plan
-    best = Waves(policy.likelihood_start, policy.wave_ridge_rows)
-    for move in (wider, stiffer):
-        after = along(best, move, 1)
-        best = along(best, move, -1) if after is best else after
-    gain, zero = gains[best], torch.zeros_like(gains[best])
-    if indistinct(zero, gain, judged.weight, policy.map_errors):
+    alone = next(trial for trial in plan.trials if trial.chosen)
+    most = round(policy.valid_share * policy.rough_rows)
+    judged, fitted = judged.select(slice(most)), fitted.select(slice(policy.rough_rows - most))
+    base, generator, trials = mixture.base(), torch.Generator().manual_seed(seed), list[Trial]()
+    train = FilledRows.of(base, fitted.x, fitted.weight, generator)
+    valid = FilledRows.of(base, judged.x, judged.weight, generator)
+
+    def report(waves: Waves, gain: float) -> None:
+        value, n = alone.log_likelihood + gain, len(fitted.x) + len(judged.x)
+        trials.append(Trial(f"{alone.name}, {waves}", n, value))
+        if run is not None:
+            run.say(f"{waves}: held-out log-likelihood {value:.5f}")
+
+    search = WaveSearch(
+        *(mixture, base, train, valid, judged.weight, policy, plan.tolerance),
+        *(compute.device, seed, report, deadline, {}),
+    )
+    best = search.best()
+    gain, whole = search.scores(best), plan.measure
+    assert isinstance(whole, TableMixture)
+    if indistinct(torch.zeros_like(gain), gain, judged.weight, policy.map_errors):
         return replace(plan, trials=(*plan.trials, *trials))
-    h, lines = best.bandwidth, [part.is_line for part in mixture.parts]
-    assert isinstance(plan.measure, TableMixture)
+    lines = [part.is_line for part in whole.parts]
+    before = (replace(trial, chosen=False) for trial in plan.trials)
+    after = (replace(trial, chosen=trial.name.endswith(str(best))) for trial in trials)
     return replace(
         plan,
-        features=wave_features(plan.measure, h, n_waves(plan.n_rows, policy), seed),
-        bandwidth=h * plan.measure.deviations()[lines],
+        features=wave_features(whole, best.bandwidth, n_waves(plan.n_rows, policy), seed),
+        bandwidth=best.bandwidth * whole.deviations()[lines],
         ridge=best.ridge / plan.n_rows,
-        rank=rank,
-        trials=(
-            *(replace(trial, chosen=False) for trial in plan.trials),
-            *(replace(trial, chosen=trial.name.endswith(str(best))) for trial in trials),
-        ),
+        rank=wave_rank(len(whole.parts), policy),
+        trials=(*before, *after),
     )
 
 
@@ -197,8 +230,9 @@ def n_waves(n: int, policy: SelectionPolicy) -> int:
     return min(policy.rough_features, max(policy.min_features, n // policy.rows_per_feature))
 
 
-TOLERANCE = 1e-7
-"""Eigenvalues of G below this share of the largest count as zero."""
+def wave_rank(q: int, policy: SelectionPolicy) -> int:
+    """Rank of the density matrix of q parts."""
+    return policy.rank if q <= policy.max_box_columns else policy.many_columns_rank
 
 
 def with_floor(born: BornDensity, epsilon: float) -> BornDensity:
@@ -208,16 +242,3 @@ def with_floor(born: BornDensity, epsilon: float) -> BornDensity:
     constant[0, -1] = 1 / born.features.a[-1]
     parts = math.sqrt(1 - epsilon) * L, math.sqrt(epsilon) * constant
     return BornDensity(born.features, torch.cat(parts), born.measure)
-
-
-def _log_squares(
-    space: Whitening, rank: int, train: FilledRows, x: Tensor, max_iter: int
-) -> Tensor:
-    """Log-density over the base measure at x after a short training."""
-    phi, weight = space.values(train.x), train.weight / train.weight.mean()
-    state = space.start_from(phi, weight, rank)
-    for _ in range(ROUNDS):
-        weight = train.weight / train.weight.mean()
-        state = approximate_state(space, state, phi, weight, max_iter)
-        train = train.reweighted(space.log_square(state, phi).cpu())
-    return space.log_square(state, space.values(x)).cpu()

@@ -87,11 +87,12 @@ class FactoredMixture(PartsDensity):
 
     def _sum(self, lines: Sequence[int], waves: Sequence[int]) -> BornMixture:
         """Terms of some lines, in this order, and of the waves of some parts."""
+        d = len(self._places())
 
         def make() -> BornMixture:
-            order = [*lines, *(c for c in range(len(self._places())) if c not in lines)]
+            order = [*lines, *(c for c in range(d) if c not in lines)]
             terms = [term.reordered(order).marginal(len(lines)) for term in self._over(waves)]
-            if waves or len(lines) < len(order):
+            if waves or len(lines) < d:
                 return BornMixture(terms, None if waves else self.mixture.log_mass)
             found = BornMixture(terms)
             if len(self.factors):  # a factor may leave nothing but what is negligible without it
@@ -100,8 +101,9 @@ class FactoredMixture(PartsDensity):
                 found.log_mass = self.lines.log_mass
             return found
 
-        is_small = not waves or len(waves) == len(self.waves)  # others are many, and large
-        return self.derived(("sum", *lines, -1, *waves), make) if is_small else make()
+        usual = len(waves) in (0, len(self.waves)) if len(lines) == d else len(lines) == 1
+        is_kept = usual or not self.waves  # others are many, and large
+        return self.derived(("sum", *lines, -1, *waves), make) if is_kept else make()
 
     def _over(self, waves: Sequence[int], regions: Mapping[int, Tensor] = {}) -> list[Term]:
         """Terms of the lines and of the waves of some parts; the others are integrated out.
