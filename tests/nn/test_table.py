@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, kstest
 
 from tests.calculus_models import grid, integral
 from tests.table_models import ATOM, KINDS, axis, random_table
@@ -18,6 +18,7 @@ TABLES = [*((kind,) for kind in KINDS), *PAIRS, *TRIPLES, FOUR]
 BOX = {"real": (-0.5, 1.3), "bounded": (0.4, 3.0), "circle": (3.0, 11.5), "integer": (-1, 2)}
 BOX |= {"category": (-float("inf"), float("inf")), "atom": (0.7, 2.5)}
 AT = {"real": 0.4, "bounded": 1.7, "circle": 5.0, "integer": 1.0, "category": 2.0, "atom": ATOM}
+NUMBERS = [kind for kind in KINDS if kind != "category"]
 quick = settings(max_examples=15, deadline=None)
 tables = st.lists(st.sampled_from(KINDS), min_size=2, max_size=3)
 seeds, waves = st.integers(0, 10_000), st.booleans()
@@ -132,6 +133,13 @@ def test_draws_follow_the_density(table):
         share = (draws[:, 2] == code).double().mean()
         p = density.marginal([2]).log_prob(torch.tensor([[code]]).double()).exp().item()
         assert abs(share - p) < 5 * (p / 20_000) ** 0.5
+    for k in (1, 3):  # in turns, and beside the atom
+        some = draws[draws[:, k] != ATOM, k][:2000, None]
+        level = density.marginal([k]).cdf(some)[0]
+        ends = torch.tensor([[ATOM - 1e-9], [ATOM]], dtype=torch.float64)
+        own = density.marginal([k]).cdf(ends)[0]
+        level = torch.where(some[:, 0] > ATOM, level - own.diff(), level) / (1 - own.diff())
+        assert kstest(level.numpy(), "uniform").pvalue > 1e-3
     at = (draws[:, 3] == ATOM).double().mean().item()
     p = density.marginal([3]).log_prob(torch.tensor([[ATOM]]).double()).exp().item()
     assert abs(at - p) < 5 * (p / 20_000) ** 0.5
@@ -205,7 +213,22 @@ def test_chain_rule(kinds, seed, waves):
 
 
 @quick
-@given(st.sampled_from([kind for kind in KINDS if kind != "category"]), seeds, waves)
+@given(st.lists(st.sampled_from(NUMBERS), min_size=2, max_size=3), seeds, waves)
+def test_parts_of_a_box_add_up(kinds, seed, waves):
+    density = random_table(kinds, seed, waves=waves)
+    lower, upper = torch.tensor([BOX[kind] for kind in kinds], dtype=torch.float64).T[:, None]
+    free = torch.full_like(lower, torch.inf)
+    whole, below, above = -free, free.clone(), -free
+    below[0, 0], above[0, 0] = AT[kinds[0]], AT[kinds[0]] + 1e-12
+    close(density.probability(whole, free)[0], torch.ones(1), 1e-9)
+    lower[0, 0], upper[0, 0] = -torch.inf, torch.inf
+    parts = lower.maximum(above), upper.minimum(below)
+    halves = density.probability(lower, parts[1])[0] + density.probability(parts[0], upper)[0]
+    close(halves, density.probability(lower, upper)[0], 1e-7)
+
+
+@quick
+@given(st.sampled_from(NUMBERS), seeds, waves)
 def test_distribution_functions_differ_by_boxes(kind, seed, waves):
     density = random_table((kind, "category", "atom"), seed, waves=waves).marginal([0])
     low, high = BOX[kind]

@@ -291,9 +291,11 @@ class FactoredMixture(PartsDensity):
             nodes = torch.arange(CIRCLE_NODES, dtype=torch.float64) / CIRCLE_NODES
             c = torch.fft.rfft(self.log_prob(nodes[:, None]).exp(), norm="forward")
             turns = 2j * torch.pi * torch.arange(1, len(c), dtype=torch.float64)
-            low, high = ((turns * end[:, None]).exp() for end in region.T)
-            value = (region[:, 1] - region[:, 0]) * c[0].real
-            value = value + 2 * ((high - low) @ (c[1:] / turns)).real
+            low, high = (
+                torch.cat([(turns * u[:, None]).exp() @ (c[1:] / turns) for u in end.split(1024)])
+                for end in region.T
+            )
+            value = (region[:, 1] - region[:, 0]) * c[0].real + 2 * (high - low).real
         return value.clamp(0, 1), torch.zeros_like(value)
 
     def edges(self, part: int, *, plane: bool) -> Tensor:
