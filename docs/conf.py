@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sphinx.application import Sphinx
 
 import qaffde
@@ -29,6 +30,17 @@ def tables(module: str) -> dict[str, str]:
         for name, value in values.items()
         if not inspect.isroutine(value) and not inspect.isclass(value)
     }
+
+
+def shared(module: str) -> list[str]:
+    """Public names of a module that :mod:`qaffde` has too."""
+    found = vars(importlib.import_module(module))
+    return [name for name in qaffde.__all__ if found.get(name) is getattr(qaffde, name)]
+
+
+def is_estimator(value: Any) -> bool:
+    """Whether a public name is an estimator, which has a page of its own."""
+    return inspect.isclass(value) and issubclass(value, BaseEstimator)
 
 
 def content(value: Any) -> str:
@@ -55,7 +67,10 @@ extensions = [
     "mathml",
 ]
 templates_path = ["_templates"]
+INCLUDED = ("tables_*", "tensor_train", "baselines", "speed", "notation", "equations")
+"""Pages that stand on another one, by an include."""
 exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+exclude_patterns += [f"{name}.md" for name in (*INCLUDED, "corrections", "explorer")]
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(sklearn|torch)\..*"),  # their pages are elsewhere
@@ -67,8 +82,8 @@ highlight_language = "none"
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autosummary_context = {
-    "top": qaffde.__all__,
-    "aliases": ["qaffde.estimators", "qaffde.files", "qaffde.selection", "qaffde.training"],
+    "elsewhere": {name: shared(name) for name in MODULES if name != "qaffde"},
+    "pages": [name for name in qaffde.__all__ if is_estimator(getattr(qaffde, name))],
     "tables": {name: tables(name) for name in MODULES},
 }
 autodoc_typehints = "none"

@@ -23,7 +23,7 @@ from qaffde.training.run import Run
 class QAFFDEAutoregressive(BornEstimator):
     r"""Joint density of many columns, each given those before it.
 
-    .. math:: p(x) = \prod_t p(x_t \mid x_1, \dots, x_{t-1})
+    .. math:: p(x) = \prod_t p(x_t \mid x_1, x_2, \ldots, x_{t-1})
 
     One masked residual network gives all conditional densities, each a Born density on a base of
     Gaussians as in :class:`QAFFDERegressor`. Log-densities and draws are exact. Marginals,
