@@ -66,6 +66,8 @@ def _table_inner_product(
     same = [*map(str, columns)] == [*map(str, second.each())]
     if mapped or not (same and isinstance(a, FactoredMixture) and isinstance(b, FactoredMixture)):
         return None
+    if a.waves or b.waves:  # over codes and circles too
+        return None
     atoms = [k for k, column in enumerate(columns) if isinstance(column, AtomColumn)]
     numbers = [k for k, column in enumerate(columns) for _ in column.parts]
     lines = [numbers[part] for part, kind in enumerate(a.parts) if kind.is_line]
