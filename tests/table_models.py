@@ -5,11 +5,15 @@ import torch
 
 from qaffde.nn import (
     AtomColumn,
+    BornDensity,
     CircleColumn,
     CircleFactor,
     CodeColumn,
     CodeFactor,
+    FactoredMeasure,
     FactoredMixture,
+    FourierFeatures,
+    GaussianMeasure,
     RealColumn,
     TableDensity,
     expand,
@@ -42,12 +46,34 @@ def random_factor(part, K, g):
     return CircleFactor(mean, 0.05 + 0.3 * spread)
 
 
-def random_table(kinds, seed=0, D=8):
-    """Density of columns of these kinds; its terms have Fourier features on the lines."""
+def random_waves(parts, g, D):
+    """Born density of parts, with waves over all of them, on a mixture of three components."""
+    lines = [part for part in parts if part.is_line]
+    C = 0.4 * torch.randn(3, len(lines), len(lines), generator=g, dtype=torch.float64)
+    C = C @ C.mT + 0.3 * torch.eye(len(lines), dtype=torch.float64)
+    means = torch.randn(3, len(lines), generator=g, dtype=torch.float64)
+    weights = torch.rand(3, generator=g, dtype=torch.float64) + 0.2
+    factors = [random_factor(part, 3, g) for part in parts if not part.is_line]
+    measure = FactoredMeasure(parts, GaussianMeasure(weights / weights.sum(), means, C), factors)
+    W = torch.randn(D // 2, len(parts), generator=g, dtype=torch.float64)
+    circles = [k for k, part in enumerate(parts) if part.kind == "circle"]
+    W[:, circles] = 2 * torch.pi * W[:, circles].round()
+    W, b = W.repeat_interleave(2, 0), torch.tensor([0, -torch.pi / 2]).double().repeat(D // 2)
+    L = torch.randn(3, D, generator=g, dtype=torch.float64)
+    return BornDensity(FourierFeatures(W, b, torch.ones_like(b)), L, measure).requires_grad_(False)
+
+
+def random_table(kinds, seed=0, D=8, *, waves=False):
+    """Density of columns of these kinds; its terms have Fourier features on the lines.
+
+    With `waves` they are Fourier features of all parts.
+    """
     g = torch.Generator().manual_seed(seed)
     columns = [random_column(kind, seed + k) for k, kind in enumerate(kinds)]
     parts = [part for column in columns for part in column.parts]
     n_lines = sum(part.is_line for part in parts)
+    if waves:
+        return expand(TableDensity(random_waves(parts, g, D), columns))
     lines, K = None, 3
     if n_lines:
         lines = expand(random_density("mixture", n_lines, seed, D=D, rank=2))

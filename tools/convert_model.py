@@ -156,7 +156,8 @@ class Renamer(Steps):
             "SelectionPolicy": lambda old: {k: old[k] for k in old if k in CONSTANTS},
             "StandardizedDensity": lambda old: {"axes": None, "noise": None, **old},
             "DerivedDensity": lambda old: {"schema": None, **old},
-            "TableMixture": lambda old: {"shrinkage": 0.0, **old},
+            "TableMixture": lambda old: {"shrinkage": 0.0, "ridge": 1e-7, **old},
+            "FactoredMixture": lambda old: {"waves": [], **old},
         }.get(kind, lambda old: old)
         if kind in WITH_PARAMETERS:
             fields = self._estimator(kind, fields)
@@ -173,6 +174,7 @@ class Renamer(Steps):
             level = self._tensor("level", np.zeros(len(inner["fields"]["terms"])))
             parts = {"tuple": [line] * len(maps)}
             mixture = {"parts": parts, "log_weights": level, "lines": density, "factors": []}
+            mixture["waves"] = []
             density = self._append("FactoredMixture", mixture)
         return {"density": density, "columns": maps}
 

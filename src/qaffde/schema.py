@@ -204,12 +204,10 @@ class Schema:
     ) -> "Schema | None":
         """Schema of rows that are read in parts; None of numbers of which nothing is asked.
 
-        It is what `infer` finds where kinds or labels are open: `framed` parts have dtypes.
+        It is what `infer` finds where labels are open, and of `framed` parts, which have dtypes.
         """
         asked = asked_kinds(columns, names)
-        plain = len(asked) == len(names) and all(isinstance(k, Real) for k in asked.values())
-        is_open = framed and columns is not None and not plain
-        if is_open or any(kind == Category() for kind in asked.values()):
+        if framed or any(kind == Category() for kind in asked.values()):
             return infer(columns)
         if not asked:
             return None

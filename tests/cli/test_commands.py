@@ -330,3 +330,24 @@ def _read(terminal):
         return os.read(terminal, 4096)
     except OSError:
         return b""
+
+
+def test_drift_has_a_table_and_an_exit_status(qaffde, frame, tmp_path):
+    frame.to_parquet(tmp_path / "reference.parquet")
+    shuffled = frame.sample(frac=1, random_state=0)
+    shuffled.to_csv(tmp_path / "same.csv", index=False)
+    frame.assign(y=frame["y"] + 1, word="a").to_csv(tmp_path / "moved.csv", index=False)
+    same = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "same.csv")
+    assert same.code == 0, same.err
+    assert "no drift at level 0.05" in same.out
+    moved = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "moved.csv")
+    assert moved.code == 3
+    assert "y  0.0010  moved" in moved.out.replace("     ", "")
+    facts = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "moved.csv", "--json")
+    assert facts.code == 3
+    assert facts.json["drift"]
+    assert facts.json["columns"]["y"] == 0.001 < facts.json["columns"]["x"]
+    lacking = qaffde("drift", tmp_path / "moved.csv", tmp_path / "same.csv")
+    assert lacking.code == 1
+    assert "lacks the columns word" in lacking.err
+    assert qaffde("drift", "a", "b", "--level", "2").code == 2

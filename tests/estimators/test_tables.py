@@ -114,11 +114,15 @@ def test_a_plan_is_used_again(model):
     assert again.score(TABLE) == pytest.approx(model.score(TABLE), abs=0.1)
 
 
-def test_onnx_and_the_density_matrix_are_refused(model, tmp_path):
+def test_onnx_is_refused_and_a_mixture_alone_is_a_pure_state(model, tmp_path):
     with pytest.raises(FileError, match="tables with kinds or gaps have none"):
         model.to_onnx(tmp_path / "model.onnx")
+    if model.plan_.has_waves:
+        assert 0 < model.purity() < 1
+    else:
+        assert model.purity() == pytest.approx(1)
     with pytest.raises(ValueError, match="have no density matrix"):
-        model.purity()
+        model.marginal(["age"]).purity()
 
 
 SOME, FEW = TABLE[:600], SelectionPolicy(mixture_sizes=(3,), table_iterations=10)

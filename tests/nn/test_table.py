@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, kstest
 
 from tests.calculus_models import grid, integral
 from tests.table_models import ATOM, KINDS, axis, random_table
@@ -18,9 +18,16 @@ TABLES = [*((kind,) for kind in KINDS), *PAIRS, *TRIPLES, FOUR]
 BOX = {"real": (-0.5, 1.3), "bounded": (0.4, 3.0), "circle": (3.0, 11.5), "integer": (-1, 2)}
 BOX |= {"category": (-float("inf"), float("inf")), "atom": (0.7, 2.5)}
 AT = {"real": 0.4, "bounded": 1.7, "circle": 5.0, "integer": 1.0, "category": 2.0, "atom": ATOM}
+NUMBERS = [kind for kind in KINDS if kind != "category"]
 quick = settings(max_examples=15, deadline=None)
 tables = st.lists(st.sampled_from(KINDS), min_size=2, max_size=3)
-seeds = st.integers(0, 10_000)
+seeds, waves = st.integers(0, 10_000), st.booleans()
+
+
+@pytest.fixture(params=[False, True], ids=["lines", "waves"])
+def table(request):
+    """Makes random densities, whose Fourier features are of lines or of all parts."""
+    return lambda kinds, seed=0: random_table(kinds, seed, waves=request.param)
 
 
 def axes_of(density, columns=None, n=None):
@@ -35,14 +42,14 @@ def close(found, wanted, atol=1e-6):
 
 
 @pytest.mark.parametrize("kinds", TABLES[:-1], ids="-".join)
-def test_mass_is_one(kinds):
-    density = random_table(kinds)
+def test_mass_is_one(table, kinds):
+    density = table(kinds)
     close(integral(density, axes_of(density)), 1.0)
 
 
 @pytest.mark.parametrize("kinds", [*PAIRS, *TRIPLES], ids="-".join)
-def test_gaps_and_marginals_are_integrals(kinds):
-    density, row = random_table(kinds, 1), torch.tensor([[AT[kind] for kind in kinds]]).double()
+def test_gaps_and_marginals_are_integrals(table, kinds):
+    density, row = table(kinds, 1), torch.tensor([[AT[kind] for kind in kinds]]).double()
     points, weights = grid(axes_of(density, range(1, len(kinds))))
     full = torch.cat([row[:, :1].expand(len(points), 1), points], 1)
     wanted = (weights @ density.log_prob(full).exp()).log()
@@ -53,8 +60,8 @@ def test_gaps_and_marginals_are_integrals(kinds):
 
 
 @pytest.mark.parametrize("kinds", [*PAIRS, *TRIPLES, FOUR], ids="-".join)
-def test_conditionals_are_ratios(kinds):
-    density = random_table(kinds, 2)
+def test_conditionals_are_ratios(table, kinds):
+    density = table(kinds, 2)
     row = torch.tensor([[AT[kind] for kind in kinds]]).double()
     conditional = density.condition([0], row[0, :1])
     joint = density.log_prob(row) - density.marginal([0]).log_prob(row[:, :1])
@@ -65,8 +72,8 @@ def test_conditionals_are_ratios(kinds):
 
 
 @pytest.mark.parametrize("kinds", TABLES[:-1], ids="-".join)
-def test_boxes_are_integrals(kinds):
-    density = random_table(kinds, 3)
+def test_boxes_are_integrals(table, kinds):
+    density = table(kinds, 3)
     ends = [BOX[kind] for kind in kinds]
     lower, upper = torch.tensor(ends, dtype=torch.float64).T[:, None]
     n = 48 if len(kinds) == 1 else 24 if len(kinds) == 2 else 12
@@ -76,8 +83,8 @@ def test_boxes_are_integrals(kinds):
     assert error.item() == 0
 
 
-def test_sets_of_categories_are_sums():
-    density = random_table(("category", "real"), 4)
+def test_sets_of_categories_are_sums(table):
+    density = table(("category", "real"), 4)
     mask = torch.tensor([True, False, True, False])
     free = torch.full((1, 2), torch.inf).double()
     wanted = sum(
@@ -87,8 +94,8 @@ def test_sets_of_categories_are_sums():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_quantiles_invert_the_distribution(kind):
-    density = random_table((kind,), 5)
+def test_quantiles_invert_the_distribution(table, kind):
+    density = table((kind,), 5)
     q = torch.tensor([0.03, 0.3, 0.62, 0.97], dtype=torch.float64)
     if kind == "category":
         with pytest.raises(ValueError, match="categories have no order"):
@@ -100,8 +107,8 @@ def test_quantiles_invert_the_distribution(kind):
     assert (before <= q + 1e-9).all()
 
 
-def test_moments_are_sums_and_integrals():
-    density = random_table(("atom", "integer", "bounded"), 6)
+def test_moments_are_sums_and_integrals(table):
+    density = table(("atom", "integer", "bounded"), 6)
     mean, covariance = density.mean(), density.covariance()
     for pair in ([0, 1], [0, 2], [1, 2]):
         joint = density.marginal(pair)
@@ -114,26 +121,33 @@ def test_moments_are_sums_and_integrals():
 
 
 @pytest.mark.parametrize("kinds", [("category", "real"), ("circle", "integer")], ids="-".join)
-def test_no_mean_without_numbers(kinds):
+def test_no_mean_without_numbers(table, kinds):
     with pytest.raises(ValueError, match=r"column 0 is .* no mean"):
-        random_table(kinds).mean()
+        table(kinds).mean()
 
 
-def test_draws_follow_the_density():
-    density = random_table(FOUR, 7)
+def test_draws_follow_the_density(table):
+    density = table(FOUR, 7)
     draws = density.sample(20_000, torch.Generator().manual_seed(0))
     for code in range(4):
         share = (draws[:, 2] == code).double().mean()
         p = density.marginal([2]).log_prob(torch.tensor([[code]]).double()).exp().item()
         assert abs(share - p) < 5 * (p / 20_000) ** 0.5
+    for k in (1, 3):  # in turns, and beside the atom
+        some = draws[draws[:, k] != ATOM, k][:2000, None]
+        level = density.marginal([k]).cdf(some)[0]
+        ends = torch.tensor([[ATOM - 1e-9], [ATOM]], dtype=torch.float64)
+        own = density.marginal([k]).cdf(ends)[0]
+        level = torch.where(some[:, 0] > ATOM, level - own.diff(), level) / (1 - own.diff())
+        assert kstest(level.numpy(), "uniform").pvalue > 1e-3
     at = (draws[:, 3] == ATOM).double().mean().item()
     p = density.marginal([3]).log_prob(torch.tensor([[ATOM]]).double()).exp().item()
     assert abs(at - p) < 5 * (p / 20_000) ** 0.5
     assert torch.isfinite(density.log_prob(draws)).all()
 
 
-def test_filled_values_follow_the_conditional():
-    density = random_table(("category", "real", "circle"), 8)
+def test_filled_values_follow_the_conditional(table):
+    density = table(("category", "real", "circle"), 8)
     rows = torch.tensor([[1.0, torch.nan, torch.nan]]).double().expand(4000, 3)
     filled = density.fill(rows, torch.Generator().manual_seed(1))
     given = density.condition([0], torch.ones(1).double())
@@ -143,8 +157,8 @@ def test_filled_values_follow_the_conditional():
         assert ks_2samp(filled[:, 1 + k].numpy(), drawn[:, k].numpy()).pvalue > 1e-3
 
 
-def test_expected_values_are_conditional_means():
-    density = random_table(("real", "atom", "category", "circle"), 9)
+def test_expected_values_are_conditional_means(table):
+    density = table(("real", "atom", "category", "circle"), 9)
     row = torch.tensor([[0.3, torch.nan, torch.nan, 4.0]]).double()
     filled = density.fill(row)[0]
     conditional = density.condition([0, 3], row[0, [0, 3]])
@@ -157,24 +171,27 @@ def test_expected_values_are_conditional_means():
     ("kind", "values"),
     {"integer": [0.5, -3, 4], "category": [-1, 4], "bounded": [-1.1, 9.5], "atom": [-1.1]}.items(),
 )
-def test_impossible_values_have_no_mass(kind, values):
-    density = random_table((kind, "real"))
+def test_impossible_values_have_no_mass(table, kind, values):
+    density = table((kind, "real"))
     rows = torch.tensor([[value, 0.0] for value in values]).double()
     assert (density.log_prob(rows) == -torch.inf).all()
     with pytest.raises(ValueError, match="the density is zero there"):
         density.condition([0], rows[0, :1])
 
 
-def test_a_period_closes():
-    density = random_table(("circle",))
+def test_a_period_closes(table):
+    density = table(("circle",))
     x = torch.tensor([[1.0], [25.0], [-23.0]]).double()
     close(density.log_prob(x), density.log_prob(x)[0].expand(3))
 
 
 @quick
-@given(tables, seeds)
-def test_marginals_commute(kinds, seed):
-    density, row = random_table(kinds, seed), torch.tensor([[AT[k] for k in kinds]]).double()
+@given(tables, seeds, waves)
+def test_marginals_commute(kinds, seed, waves):
+    density, row = (
+        random_table(kinds, seed, waves=waves),
+        torch.tensor([[AT[k] for k in kinds]]).double(),
+    )
     last = len(kinds) - 1
     one = density.marginal([last, 0]).marginal([1])
     close(one.log_prob(row[:, :1]), density.marginal([0]).log_prob(row[:, :1]), 1e-7)
@@ -183,9 +200,12 @@ def test_marginals_commute(kinds, seed):
 
 
 @quick
-@given(tables, seeds)
-def test_chain_rule(kinds, seed):
-    density, row = random_table(kinds, seed), torch.tensor([[AT[k] for k in kinds]]).double()
+@given(tables, seeds, waves)
+def test_chain_rule(kinds, seed, waves):
+    density, row = (
+        random_table(kinds, seed, waves=waves),
+        torch.tensor([[AT[k] for k in kinds]]).double(),
+    )
     rest = list(range(1, len(kinds)))
     product = density.condition(rest, row[0, rest]).log_prob(row[:, :1])
     product = product + density.marginal(rest).log_prob(row[:, rest])
@@ -193,9 +213,24 @@ def test_chain_rule(kinds, seed):
 
 
 @quick
-@given(st.sampled_from([kind for kind in KINDS if kind != "category"]), seeds)
-def test_distribution_functions_differ_by_boxes(kind, seed):
-    density = random_table((kind, "category", "atom"), seed).marginal([0])
+@given(st.lists(st.sampled_from(NUMBERS), min_size=2, max_size=3), seeds, waves)
+def test_parts_of_a_box_add_up(kinds, seed, waves):
+    density = random_table(kinds, seed, waves=waves)
+    lower, upper = torch.tensor([BOX[kind] for kind in kinds], dtype=torch.float64).T[:, None]
+    free = torch.full_like(lower, torch.inf)
+    whole, below, above = -free, free.clone(), -free
+    below[0, 0], above[0, 0] = AT[kinds[0]], AT[kinds[0]] + 1e-12
+    close(density.probability(whole, free)[0], torch.ones(1), 1e-9)
+    lower[0, 0], upper[0, 0] = -torch.inf, torch.inf
+    parts = lower.maximum(above), upper.minimum(below)
+    halves = density.probability(lower, parts[1])[0] + density.probability(parts[0], upper)[0]
+    close(halves, density.probability(lower, upper)[0], 1e-7)
+
+
+@quick
+@given(st.sampled_from(NUMBERS), seeds, waves)
+def test_distribution_functions_differ_by_boxes(kind, seed, waves):
+    density = random_table((kind, "category", "atom"), seed, waves=waves).marginal([0])
     low, high = BOX[kind]
     ends = torch.tensor([[low - 1e-9], [high]], dtype=torch.float64)
     below, above = density.cdf(ends)[0]

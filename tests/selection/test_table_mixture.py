@@ -95,8 +95,8 @@ def test_weights_are_copies():
     weight = 1.0 + (torch.arange(300) % 3 == 0).double()
     copies = TableRows(rows.x.repeat_interleave(weight.long(), 0), torch.ones(400).double(), PARTS)
     start = truth()
-    heavy = start.improved(TableRows(rows.x, weight, PARTS), 1e-7)
-    many = start.improved(copies, 1e-7)
+    heavy = start.improved(TableRows(rows.x, weight, PARTS))
+    many = start.improved(copies)
     assert heavy[0] == pytest.approx(many[0], abs=1e-12)
     torch.testing.assert_close(heavy[1].means, many[1].means)
     torch.testing.assert_close(heavy[1].factors[1].deviation, many[1].factors[1].deviation)
@@ -122,7 +122,8 @@ def test_integers_are_smoothed_over_neighbors():
 def test_files_refuse_masses_and_parts_that_do_not_fit():
     masses = torch.zeros(1, 2).double()
     coin = CodeFactor(masses - np.log(2))
-    mixture = {"parts": (LINE,), "log_weights": real([0.0]), "lines": None, "factors": [coin]}
+    mixture = {"parts": (LINE,), "log_weights": real([0.0]), "lines": None, "waves": []}
+    mixture["factors"] = [coin]
     for name, fields, message in (
         ("CodeFactor", {"log_mass": masses}, "does not sum to one"),
         ("FactoredMixture", mixture, "factors are not those of the parts"),

@@ -13,10 +13,10 @@ from torch.distributions import Transform
 
 from qaffde.estimators.base import PlanMixin, RowsLike, all_or_nothing, spec_of, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.nn import TransformedDensity, encode, expand
+from qaffde.nn import TransformedDensity, encode, expand, find_born
 from qaffde.parameters import check_inside, generator_from
 from qaffde.selection import ModelSpec, Source
-from qaffde.selection.likelihood import maximized_state
+from qaffde.selection.likelihood import maximized_state, maximized_table
 from qaffde.selection.solver import check_plan
 from qaffde.selection.summary import MemorySource
 from qaffde.training import History, TrainingConfig
@@ -151,7 +151,10 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         self.plan_, self.n_fourier_features_ = plan, plan.features.n_features
         self.rank_, self.history_ = 1, list[History]()
         if plan.schema is not None:
-            self.density_ = plan.read(memory.total(partial(plan.sums, self._compute())))
+            sums = memory.total(partial(plan.sums, self._compute()))
+            rest = sums, config, self._compute(), seed, run
+            self.density_, self.history_ = maximized_table(plan, values, weight, *rest)
+            self.rank_ = find_born(self.density_).rank
             return self
         Z = plan.standardize(codes)
         fit = maximized_state(plan, Z, weight, config, self._compute(), seed, run)

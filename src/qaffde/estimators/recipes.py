@@ -85,6 +85,7 @@ def _check_plan(f: Fields) -> None:
     parts = tuple(part for column in columns or () for part in column.parts)
     if isinstance(measure, TableMixture):
         f.require(measure.parts == parts and f["schema"], "measure", "is not of the columns")
+        f.require(len(parts) == f["features"].n_dims, "features", "are not of the parts")
         f.agree("columns", "d", len(columns))
         return
     f.require(all(part.is_line for part in parts), "columns", "need a mixture")
@@ -174,6 +175,7 @@ RECIPES |= {
         factors=items((nn.Factor, "K"), tuple),
         laws=items(CodeLaw, tuple),
         shrinkage=number(-math.ulp(0)),  # zero where there are no lines
+        ridge=number(0),
     ),
     "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
     "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),

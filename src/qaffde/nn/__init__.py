@@ -3,6 +3,7 @@
 from qaffde.nn.base import Density
 from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture
+from qaffde.nn.calculus.parts_measure import FactoredMeasure
 from qaffde.nn.chain import Chain, MaskedNetwork
 from qaffde.nn.column_basis import CircleBasis, CodeBasis, ColumnBasis, WaveBasis
 from qaffde.nn.columns import AtomColumn, CircleColumn, CodeColumn, RealColumn, TableColumn
@@ -48,6 +49,7 @@ __all__ = [
     "Density",
     "DensityMatrix",
     "Factor",
+    "FactoredMeasure",
     "FactoredMixture",
     "FourierFeatures",
     "GaussianMeasure",

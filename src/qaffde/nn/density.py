@@ -13,7 +13,9 @@ from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of
 from qaffde.functional.measures import log_mixture_density, whitening
 from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.base_laws import NormalLaw
+from qaffde.nn.calculus.factored import FactoredMixture
 from qaffde.nn.calculus.mixture import BornMixture, born_terms, constant_form
+from qaffde.nn.calculus.parts_measure import FactoredMeasure
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 from qaffde.nn.calculus.terms import Term
 from qaffde.nn.features import BaseMeasure, Formula, FourierFeatures
@@ -184,10 +186,12 @@ class BornDensity(FormulaDensity):
         generator = torch.default_generator if generator is None else generator
         return expand(self).sample(shape.numel(), generator).reshape(shape + self.event_shape)
 
-    def expansion(self) -> BornMixture:
+    def expansion(self) -> BornMixture | FactoredMixture:
         """The terms of the square, one for each component of the base measure."""
         parts = self.features.W, self.features.b, self.factor * self.features.a
         form = TrigonometricForm.squared(*(part.detach().double() for part in parts))
+        if isinstance(self.measure, FactoredMeasure):
+            return self.measure.times(form)
         return BornMixture(born_terms(form, self.series(), self.measure))
 
     @torch.no_grad()
@@ -337,11 +341,10 @@ class StandardizedDensity(FormulaDensity):
         parts = self.location, scale, self.axes, log_units, precision, far
         return Formula(_log_standardized, inner, *parts)
 
-    def expansion(self) -> BornMixture:
+    def expansion(self) -> BornMixture | FactoredMixture:
         """The terms in the units of x."""
-        inner: BornMixture = expand(self.density)
-        location, scale = self.location.double(), self.scale.double()
-        return BornMixture((t.affine(location, scale) for t in inner.terms), inner.log_mass)
+        inner: BornMixture | FactoredMixture = expand(self.density)
+        return inner.affine(self.location.double(), self.scale.double())
 
 
 def _log_standardized(
@@ -383,7 +386,8 @@ def expand(density: Density) -> Any:
     """Write a density as a sum of terms, once for as long as it stays as it is.
 
     A Born density on a box, a Gaussian or a mixture of Gaussians, or one of its wrappers, gives a
-    :class:`BornMixture`, behind maps and kinds of columns a :class:`TableDensity`.
+    :class:`BornMixture`, on a mixture of parts a :class:`FactoredMixture`, behind maps and kinds
+    of columns a :class:`TableDensity`.
     """
     if isinstance(density, BornMixture):
         return density

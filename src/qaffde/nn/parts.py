@@ -9,11 +9,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.base import Density
+from qaffde.nn.calculus.base_laws import PartLaw, PointLaw, WrappedLaw
 from qaffde.nn.calculus.integrals import panels, quantiles
 
 REACH = 8.5
@@ -23,6 +25,8 @@ MAX_DEVIATION, MIN_DEVIATION = 0.6, 2e-3
 WIDE, HARMONICS = 0.1, 14
 """Deviation, in turns, from which on so many terms of a Fourier series are exact to rounding."""
 CIRCLE_PANELS = 128
+MAX_TURNS = 32
+"""Of a wave on a circle in one turn."""
 NODES, PLANE_NODES = 8, 7
 """Of a panel of a quadrature."""
 MAX_PLANE_BREAKS = 16
@@ -228,12 +232,20 @@ class Factor(nn.Module, ABC):
         """Probabilities (n, K) of regions."""
 
     @abstractmethod
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """Laws of the components, or what is theirs in a region of shape (C,) or (2,)."""
+
+    @abstractmethod
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """A value (n,) from each of the components (n,)."""
 
     @abstractmethod
     def select(self, components: Tensor) -> "Factor":
         """The laws of some components."""
+
+    @abstractmethod
+    def overlaps(self, other: Any) -> Tensor:
+        """Integrals (K, L) of the products with the laws of another factor of the same part."""
 
 
 class CodeFactor(Factor):
@@ -266,6 +278,12 @@ class CodeFactor(Factor):
         """Sums over masks (n, C)."""
         return region.double() @ self.log_mass.exp().T
 
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """Masses of codes."""
+        mass = self.log_mass.exp() if region is None else self.log_mass.exp() * region
+        codes = torch.arange(mass.shape[1], dtype=torch.float64)
+        return [PointLaw(codes, own) for own in mass]
+
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Codes by their masses."""
         share = self.log_mass.exp()[component]
@@ -274,6 +292,10 @@ class CodeFactor(Factor):
     def select(self, components: Tensor) -> "CodeFactor":
         """Some rows of the table."""
         return CodeFactor(self.log_mass[components])
+
+    def overlaps(self, other: "CodeFactor") -> Tensor:
+        """Sums of products of masses."""
+        return self.log_mass.exp() @ other.log_mass.exp().T
 
 
 class CircleFactor(Factor):
@@ -336,6 +358,16 @@ class CircleFactor(Factor):
             total -= torch.special.ndtr((low + turn) / self.deviation)
         return total
 
+    def laws(self, region: Tensor | None = None) -> list[PartLaw]:
+        """The normal laws, or Gauss–Legendre rules on an arc."""
+        if region is None:
+            parts = zip(self.mean, self.deviation, strict=True)
+            return [WrappedLaw(mean, deviation) for mean, deviation in parts]
+        low, high = region
+        n = 2 + math.ceil(float(high - low) * (1 / float(self.deviation.min()) + MAX_TURNS))
+        u, weights = panels(torch.lerp(low, high, torch.linspace(0, 1, n).double()), NODES)
+        return [PointLaw(u, own) for own in self.log_values(u).T.exp() * weights]
+
     def draw(self, component: Tensor, generator: Generator) -> Tensor:
         """Normal draws, wrapped."""
         normal = torch.randn(len(component), generator=generator, dtype=torch.float64)
@@ -344,3 +376,10 @@ class CircleFactor(Factor):
     def select(self, components: Tensor) -> "CircleFactor":
         """Some of the laws."""
         return CircleFactor(self.mean[components], self.deviation[components])
+
+    def overlaps(self, other: "CircleFactor") -> Tensor:
+        """Densities of the differences, which are wrapped normal too, at zero."""
+        mean = self.mean[:, None] - other.mean
+        deviation = torch.hypot(self.deviation[:, None], other.deviation)
+        at = CircleFactor(mean.flatten(), deviation.flatten()).log_values(mean.new_zeros(1))
+        return at.exp().reshape(mean.shape)

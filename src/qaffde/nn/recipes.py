@@ -20,7 +20,15 @@ from qaffde.files.fields import (
     whole,
 )
 from qaffde.files.values import RECIPES, Recipe, must
-from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
+from qaffde.nn.calculus.base_laws import (
+    Law,
+    NormalLaw,
+    PartLaw,
+    PointLaw,
+    ProductLaw,
+    UniformLaw,
+    WrappedLaw,
+)
 from qaffde.nn.calculus.polynomial import (
     Coefficients,
     IntegratedCoefficients,
@@ -101,18 +109,43 @@ def check_factors(f: Fields) -> None:
     f.require(fits, "factors", "are not those of the parts")
 
 
+def _check_measure(f: Fields) -> None:
+    n_lines = sum(part.is_line for part in f["parts"])
+    f.require(f["lines"].means.shape[1] == n_lines, "lines", "are not the parts")
+    f.agree("parts", "d", len(f["parts"]))
+
+
 def _check_lines(f: Fields) -> None:
-    lines, n_lines = f["lines"], sum(part.is_line for part in f["parts"])
+    lines, waves, parts = f["lines"], f["waves"], f["parts"]
+    n_lines, n_waves = sum(part.is_line for part in parts), len(set(waves))
     f.require((0 if lines is None else lines.n_dims) == n_lines, "lines", "are not the parts")
+    fits = all(k < len(parts) and not parts[k].is_line for k in waves)
+    f.require(fits and n_waves == len(waves), "waves", "are not parts beside lines")
     if lines is not None:
         f.agree("lines", "K", len(lines.terms))
+        widths = {term.form.W.shape[1] for term in lines.terms}
+        f.require(widths == {n_lines + n_waves}, "waves", "are not those of the terms")
+
+
+def _check_term(f: Fields) -> None:
+    """Complain about a polynomial of fewer columns; others are from outside."""
+    f.require(f["form"].W.shape[1] >= len(f["offset"]), "form", "has too few columns")
+
+
+def _check_average(f: Fields) -> None:
+    _charge_pairs(f)
+    if isinstance(f["law"], ProductLaw):
+        f.agree("law", "k", len(f["law"].laws))
 
 
 def _check_table(f: Fields) -> None:
     density, columns = f["density"], f["columns"]
     parts = tuple(part for column in columns for part in column.parts)
+    base = getattr(getattr(density, "density", None), "measure", None)
     if isinstance(density, nn.PartsDensity):
         f.require(parts == density.parts, "columns", "are not those of the parts")
+    elif isinstance(base, nn.FactoredMeasure):
+        f.require(parts == base.parts, "columns", "are not those of the parts")
     else:
         f.require(all(part.is_line for part in parts), "columns", "are not real")
         f.require(len(columns) == f.sizes_of(density).get("d"), "columns", "are not all")
@@ -214,8 +247,16 @@ RECIPES |= {
     "GaussianMeasure": Recipe(
         nn.GaussianMeasure,
         weights="K, positive",
-        means="K d",
-        covariances="K d d, definite, symmetric",
+        means="K d, empty",
+        covariances="K d d, definite, symmetric, empty",
+    ),
+    "FactoredMeasure": Recipe(
+        nn.FactoredMeasure,
+        check_factors,
+        _check_measure,
+        parts=items(Part, tuple, least=1),
+        lines=(nn.GaussianMeasure, "K"),
+        factors=items((nn.Factor, "K")),
     ),
     "KernelMeasure": Recipe(nn.KernelMeasure, bandwidth="d, positive"),
     "BornDensity": Recipe(
@@ -250,23 +291,31 @@ RECIPES |= {
     ),
     "Term": Recipe(
         Term,
+        _check_term,
         log_coefficient="",
         law=Law,
-        offset="d",
-        scale="d d, triangular",
-        form=(TrigonometricForm, "d"),
+        offset="d, empty",
+        scale="d d, triangular, empty",
+        form=TrigonometricForm,
     ),
     "TrigonometricForm": Recipe(
         TrigonometricForm,
         lambda f: f.charge(2 * f.sizes["H"] ** 2),  # to integrate it, over and over
         coefficients=(Coefficients, "H"),
-        W="H d, frequencies",
+        W="H c, frequencies, empty",
         b="H",
     ),
     "SquaredCoefficients": Recipe(SquaredCoefficients, _charge_pairs, F=_coefficients),
     "IntegratedCoefficients": Recipe(
-        IntegratedCoefficients, _charge_pairs, source=(Coefficients, "H"), law=Law, W="H k"
+        IntegratedCoefficients,
+        _check_average,
+        source=(Coefficients, "H"),
+        law=Law | ProductLaw,
+        W="H k",
     ),
+    "ProductLaw": Recipe(ProductLaw, laws=items(PartLaw, tuple, least=1)),
+    "PointLaw": Recipe(PointLaw, points="m, limited", masses="m, not negative"),
+    "WrappedLaw": Recipe(WrappedLaw, mean=", limited", deviation=", positive"),
     "UniformLaw": Recipe(UniformLaw),
     "NormalLaw": Recipe(NormalLaw),
     "Part": Recipe(
@@ -288,6 +337,7 @@ RECIPES |= {
         log_weights="K, infinite",
         lines=optional(nn.BornMixture),
         factors=items((nn.Factor, "K")),
+        waves=items(whole(0)),
     ),
     "WaveBasis": Recipe(
         nn.WaveBasis,

@@ -62,7 +62,7 @@ class TableDensity(FormulaDensity):
     tensor([0.2500, 0.7500, 0.0000], dtype=torch.float64)
     """
 
-    density: PartsDensity
+    density: PartsDensity  # or, before it is expanded, any density of them
 
     def __init__(self, density: Density, columns: Iterable[TableColumn]) -> None:
         super().__init__()
@@ -110,29 +110,43 @@ class TableDensity(FormulaDensity):
 
     def formula(self, dtype: torch.dtype | None = None, *, shortcuts: bool = True) -> Formula:
         """The inner formula at the mapped columns, Jacobian included; real columns have one."""
-        if isinstance(self.density, PartsDensity):
+        if not self._is_real:
             return Density.formula(self)
         inner = self.density.formula(dtype, shortcuts=shortcuts)
         return Formula(_log_mapped, inner, MapTable.of(self.each()))
 
     def log_prob(self, x: Tensor) -> Tensor:
         """Log-density (n,) at rows (n, d); of parts, NaN is integrated out."""
-        if not isinstance(self.density, PartsDensity):
+        if self._is_real:
             return super().log_prob(x)
         parts, log_slope = self.encode(x)
         log_p = torch.full_like(log_slope, -torch.inf)
-        possible = log_slope > -torch.inf
-        log_p[possible] = self.density.log_prob(parts[possible]) + log_slope[possible]
+        possible, gaps = log_slope > -torch.inf, parts.isnan().any(1)
+        if isinstance(self.density, PartsDensity):
+            gaps = torch.zeros_like(gaps)  # it takes them
+        for has_gaps in (False, True):
+            rows = possible & (gaps == has_gaps)
+            if rows.any():
+                density = expand(self).density if has_gaps else self.density
+                log_p[rows] = density.log_prob(parts[rows]) + log_slope[rows]
         return log_p
 
+    @property
+    def _is_real(self) -> bool:
+        """Whether the density is one of real columns behind maps, that has a formula."""
+        columns = all(isinstance(column, RealColumn) for column in self.each())
+        return columns and not isinstance(self.density, PartsDensity)
+
     def expansion(self) -> "TableDensity":
-        """The table of the terms of its lines; parts are no sum of terms, and stay as they are."""
+        """The table of the terms of its lines and waves of its parts."""
         if isinstance(self.density, PartsDensity):
             return self
-        lines, columns = expand(self.density), deepcopy(self.columns).double()
-        parts = [part for column in self.each() for part in column.parts]
-        level = torch.zeros(len(lines.terms), dtype=torch.float64)
-        return TableDensity(FactoredMixture(parts, level, lines, []), columns)
+        inner, columns = expand(self.density), deepcopy(self.columns).double()
+        if isinstance(inner, BornMixture):
+            parts = [part for column in self.each() for part in column.parts]
+            level = torch.zeros(len(inner.terms), dtype=torch.float64)
+            inner = FactoredMixture(parts, level, inner, [])
+        return TableDensity(inner, columns)
 
     def log_prob_given(self, x: Tensor, t: int) -> Tensor:
         """Log-density (n,) of the columns from t on, row by row given the first t of x (n, d)."""

@@ -8,11 +8,12 @@ from torch import Tensor
 from qaffde.nn import BaseMeasure, DensityMatrix
 from qaffde.parameters import ComputeConfig
 from qaffde.selection.base_measure import BaseSpec
-from qaffde.selection.plan import Plan
+from qaffde.selection.plan import Fitted, Plan, background_weight
 from qaffde.selection.search import Choice, Move, Search, Split, fixed, wider
 from qaffde.selection.selector import METHODS, Method
 from qaffde.selection.summary import Summary
-from qaffde.training.closed_form import effective_count
+from qaffde.selection.table_waves import ROUNDS, FilledRows, with_floor
+from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import (
     Whitening,
@@ -168,6 +169,33 @@ def maximized_state(
     space, state = run.peers.first(begin)
     history = maximize_likelihood(space, state, Z, relative, training, generator, run)
     return space, state, history
+
+
+def maximized_table(
+    plan: Plan,
+    X: Tensor,
+    weight: Tensor,
+    sums: Sums,
+    training: TrainingConfig,
+    compute: ComputeConfig,
+    seed: int,
+    run: Run,
+) -> tuple[Fitted, list[History]]:
+    """Density of the rows of a table, given their sums: a mixture, with waves or without."""
+    if not plan.has_waves:
+        return plan.read(sums), []
+    base, generator = plan.table_base(sums), torch.Generator().manual_seed(seed)
+    rows = FilledRows.of(base, plan.standardize(X), weight, generator)
+    inner, history = replace(plan, measure=base), list[History]()
+    space, state, first = maximized_state(inner, rows.x, rows.weight, training, compute, seed, run)
+    history.append(first)
+    for _ in range(ROUNDS - 1):
+        rows = rows.reweighted(space.log_square(state, space.values(rows.x)).cpu())
+        relative = relative_weight(rows.weight, run)
+        again = maximize_likelihood(space, state, rows.x, relative, training, generator, run)
+        history.append(again)
+    floor = background_weight(plan.background, sums.count)
+    return plan.complete(with_floor(space.density(state).cpu(), floor), sums.count), history
 
 
 def first_rows(

@@ -14,11 +14,13 @@ from qaffde.nn import (
     BornDensity,
     DefensiveDensity,
     Density,
+    FactoredMeasure,
     FourierFeatures,
     GaussianMeasure,
     StandardizedDensity,
     TableColumn,
     TableDensity,
+    find_born,
 )
 from qaffde.nn.columns import encode_columns
 from qaffde.nn.maps import MapTable
@@ -33,7 +35,7 @@ from qaffde.parameters import (
     read_bounds,
 )
 from qaffde.schema import Schema
-from qaffde.selection.base_measure import BaseSpec
+from qaffde.selection.base_measure import BaseSpec, constant_feature
 from qaffde.selection.policy import SelectionPolicy
 from qaffde.selection.report import plan_text
 from qaffde.selection.search import Trial
@@ -129,7 +131,8 @@ class ModelSpec:
             if not _is_auto(value := getattr(self, name)):
                 raise ValueError(
                     f"{name}={value!r}, but a table with kinds of columns or gaps (NaN) has no "
-                    f"Fourier features: its density is a mixture. Leave {name}='auto'"
+                    "Fourier features, or those that are chosen together with its mixture. Leave "
+                    f"{name}='auto'"
                 )
         if isinstance(self.base_measure, str) and self.base_measure not in ("auto", "mixture"):
             raise ValueError(
@@ -226,10 +229,10 @@ class Plan:
     base : str
         Description of the base measure.
     measure : BaseMeasure, or TableMixture of a table with kinds of columns or gaps
-        Of z. A table has the constant feature only: its density is the mixture after one more
-        iteration of expectation–maximization over all rows of a fit.
+        Of z. That of a table makes one more iteration of expectation–maximization over all rows of
+        a fit.
     features : FourierFeatures
-        Of z.
+        Of z; of all parts of the columns of a table.
     reach : Tensor of shape (2, q)
         Smallest and largest values that rows may have, in the units of z: the ends of the box,
         or those beyond which a lattice of frequencies repeats itself; infinite without any.
@@ -239,7 +242,7 @@ class Plan:
     rank : int, float or "auto"
     ridge : float
         Of maximum likelihood, a share of the largest eigenvalue of G; of the closed form of a
-        classifier, one of ρ̄, the mean density matrix; of a table, a variance of every line.
+        classifier, one of ρ̄, the mean density matrix.
     min_trace, background, background_spread, tolerance
         As in :class:`SelectionPolicy`, without "auto" in `tolerance`. There is no background where
         all ends of a box are known: beyond them is nothing.
@@ -293,6 +296,11 @@ class Plan:
     def base_measure(self) -> str:
         """Kind of the base measure."""
         return self.base.partition(" ")[0]
+
+    @property
+    def has_waves(self) -> bool:
+        """Whether there are features other than a constant one."""
+        return bool(self.features.W.any())
 
     def standardize(self, X: Tensor, number: Sequence[int] | None = None) -> Tensor:
         """Rows of shape (n, d), mapped and in the units of the plan.
@@ -376,23 +384,26 @@ class Plan:
             factor = reader.factor(self.measurement, self.ridge, self.rank)
             return self.complete(BornDensity(self.features, factor, self.base_law))
         if isinstance(self.measure, TableMixture):
-            return self._mixed(self.measure, sums)
+            base, one = self.table_base(sums), torch.ones(1, 1, dtype=torch.float64)
+            features = constant_feature(len(self.measure.parts))
+            return self.complete(BornDensity(features, one, base), sums.count)
         how, rho = self.measurement, sums.rho / sums.weight
         options = {"min_trace": self.min_trace, "tolerance": self.tolerance}
         born = read_density(how, self.features, rho, self.measure, rank=self.rank, **options)
         return self.complete(born, sums.count)
 
-    def _mixed(self, mixture: TableMixture, sums: Sums) -> Fitted:
-        """Density of a table: its mixture, with a broad background, in units of the data."""
-        statistics = sums.rho.reshape(len(mixture.weights), -1)
-        mixture = mixture.maximized(statistics, sums.weight / sums.count, self.ridge)
-        if not mixture.factors:
-            one = torch.ones(1, 1, dtype=torch.float64)
-            return self.complete(BornDensity(self.features, one, mixture.gaussians()), sums.count)
-        epsilon = background_weight(self.background, sums.count)
-        mixture = mixture.with_background(epsilon, self.background_spread)
-        inner = mixture.density(self.location, self.scale)
-        return TableDensity(inner, self.columns or ()).requires_grad_(False).eval()
+    def table_base(self, sums: Sums) -> BaseMeasure:
+        """The mixture of a table after one more iteration over the rows of the sums.
+
+        Where it has other parts than lines it has a broad component.
+        """
+        assert isinstance(self.measure, TableMixture)
+        statistics = sums.rho.reshape(len(self.measure.weights), -1)
+        mixture = self.measure.maximized(statistics, sums.weight / sums.count)
+        if mixture.factors:
+            epsilon = background_weight(self.background, sums.count)
+            mixture = mixture.with_background(epsilon, self.background_spread)
+        return mixture.base()
 
     def complete(self, born: Density, count: float = 1.0) -> Fitted:
         """Density of rows: background, units and maps around a Born density of z.
@@ -400,7 +411,10 @@ class Plan:
         The effective number `count` of rows is for the weight of the background; classes do
         without.
         """
-        units = self.location, self.scale, self.axes, self.noise
+        location, scale = self.location, self.scale
+        if isinstance(self.measure, TableMixture):
+            location, scale = self.measure.units(location, scale)
+        units = location, scale, self.axes, self.noise
         density = StandardizedDensity(self.defended(born, count), *units)
         density.requires_grad_(False).eval()
         if self.columns is None:
@@ -413,7 +427,8 @@ class Plan:
             assert isinstance(self.measure, GaussianMeasure)
             background = self.measure.means[0], self.measure.covariances[0]
             return DefensiveDensity(born, float(self.background), *background)
-        if self.base_measure == "kernel" or self.background == 0:
+        has_its_own = isinstance(find_born(born).measure, FactoredMeasure)
+        if self.base_measure == "kernel" or self.background == 0 or has_its_own:
             return born
         one = torch.ones(self.n_dims, dtype=torch.float64)
         broad = 0 * one, self.background_spread**2 * one.diag()

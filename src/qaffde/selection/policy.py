@@ -135,6 +135,9 @@ class SelectionPolicy:
     code_strengths, code_widths : tuple of float
         Rows that the masses of codes over all components are worth in each one, and widths of the
         kernel that smooths integers, in Silverman's bandwidths.
+    few_wave_rows, wave_ridge_rows : int, float, default=1000, 3.0
+        With fewer rows to fit to, waves over the parts of a table are not tried; their ridge
+        begins at the second number over n.
     choice_shares : tuple of float, default=(1/6, 1/6, 1/3)
         Of :func:`qaffde.fit`, as all that begins with `choice`: shares of the time limit for
         `QAFFDE`, `QAFFDESGD` and `QAFFDETensorTrain`, the last of which may be left out; what is
@@ -260,6 +263,8 @@ class SelectionPolicy:
     code_room: float = 0.1
     code_strengths: tuple[float, ...] = (1.0, 10.0, 100.0)
     code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
+    few_wave_rows: int = 1000
+    wave_ridge_rows: float = 3.0
     # qaffde.fit
     choice_shares: tuple[float, ...] = (1 / 6, 1 / 6, 1 / 3)
     choice_rows: int = 50

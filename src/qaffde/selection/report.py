@@ -43,12 +43,12 @@ def plan_text(plan: "Plan") -> str:
         f"Plan ({method}, selected on {plan.n_rows:,} rows)",
         line("base measure", plan.base),
     ]
-    if plan.schema is None:
+    if plan.schema is not None:
+        lines += [f"  {text}" for text in str(plan.schema).splitlines()]
+    if plain or plan.has_waves:
         h = show_numbers(plan.bandwidth * plan.scale)
         lines += [line("bandwidth", h), line("features", plan.features.n_features)]
         lines += [line("rank", plan.rank)]
-    else:
-        lines += [f"  {text}" for text in str(plan.schema).splitlines()]
     names = range(plan.n_dims) if plan.schema is None else plan.schema.names
     columns = zip(names, plan.columns or (), strict=bool(plan.columns))
     lines += [line(f"column {name}", own) for name, own in columns if len(own.breaks())]
@@ -56,7 +56,7 @@ def plan_text(plan: "Plan") -> str:
         lines.append(line("components", f"{len(plan.scale)} of {plan.n_dims} columns"))
     if plain and plan.method != "likelihood":
         lines.append(line("measurement", plan.measurement))
-    if plain and plan.method != "closed_form":
+    if plan.method != "closed_form" and (plain or plan.has_waves):
         lines.append(line("ridge", f"{plan.ridge:.4g}"))
     if plan.trials:
         width = max(len(trial.name) for trial in plan.trials)

@@ -295,7 +295,7 @@ def select(
     spec = ModelSpec() if spec is None else spec
     policy = DEFAULT_POLICY if policy is None else policy
     if not summary.is_plain:
-        return select_mixture(summary, spec, policy, seed, run)
+        return select_mixture(summary, spec, policy, compute, seed, run)
     spec.check_ends()
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)

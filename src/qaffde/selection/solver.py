@@ -22,7 +22,7 @@ from qaffde.nn import (
 from qaffde.nn.encoded import EncodedDensity, ImageCoder
 from qaffde.parameters import DOUBLE, MAX_ROWS, ComputeConfig, Seed, generator_from
 from qaffde.schema import Schema
-from qaffde.selection.likelihood import maximized_state
+from qaffde.selection.likelihood import maximized_state, maximized_table
 from qaffde.selection.plan import NOT_PLAIN, Fitted, Plan
 from qaffde.selection.sources import as_source
 from qaffde.training import train
@@ -97,9 +97,12 @@ def solve(
         assert isinstance(density, StandardizedDensity)
         return density
     source = as_source(rows, sample_weight, schema=plan.schema)
-    if plan.method == "closed_form" or plan.schema is not None:
+    if plan.method == "closed_form" or (plan.schema is not None and not plan.has_waves):
         return plan.read(source.total(partial(plan.sums, compute)))
     X, weight = source.rows(seed)
+    if plan.schema is not None:
+        sums = plan.sums(compute, (X, weight, range(len(X))))
+        return maximized_table(plan, X, weight, sums, config, compute, seed, Run())[0]
     Z = plan.standardize(X)
     space, state, _ = maximized_state(plan, Z, weight, config, compute, seed, Run())
     return plan.complete(space.density(state).cpu(), effective_count(weight))

@@ -18,15 +18,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn import (
-    BornMixture,
     CircleFactor,
     CodeFactor,
     Factor,
-    FactoredMixture,
+    FactoredMeasure,
     GaussianMeasure,
     Part,
 )
-from qaffde.nn.calculus.mixture import born_terms, constant_form
 from qaffde.nn.parts import MAX_DEVIATION, MIN_DEVIATION, gap_patterns
 from qaffde.parameters import MAX_ROWS
 from qaffde.selection.base_measure import (
@@ -136,7 +134,7 @@ class TableMixture:
     """K components of a table: Gaussians of the lines, and laws of the other parts.
 
     Means and covariances have the shapes (K, c), (K, c, c); `laws` are those of codes, and
-    `shrinkage` is that of the :class:`Prior` of covariances.
+    `shrinkage` and `ridge` are those of the :class:`Prior` of covariances.
     """
 
     parts: tuple[Part, ...]
@@ -146,6 +144,7 @@ class TableMixture:
     factors: tuple[Factor, ...]
     laws: tuple[CodeLaw, ...]
     shrinkage: float = 0.0
+    ridge: float = 1e-7
 
     @property
     def n_statistics(self) -> int:
@@ -241,10 +240,10 @@ class TableMixture:
         tables = (TableRows(*block, self.parts) for block in blocks)
         return reduce(add, (self.statistics(rows, self.shares(rows)[0]) for rows in tables))
 
-    def maximized(self, statistics: Tensor, unit: float, ridge: float) -> "TableMixture":
+    def maximized(self, statistics: Tensor, unit: float) -> "TableMixture":
         """The likeliest mixture given the statistics (K, F) of rows of mean weight `unit`.
 
-        The prior of each component is worth one row. `ridge` is added to the variance of lines.
+        The prior of each component is worth one row.
         """
         K, c = self.means.shape
         count, first, second = statistics[:, : 1 + c + c * c].split([1, c, c * c], 1)
@@ -253,7 +252,7 @@ class TableMixture:
         mean = first / count.clamp(min=1e-9 * unit)
         scatter = second.reshape(K, c, c) - count[:, :, None] * mean[:, :, None] * mean[:, None, :]
         scatter = (scatter + scatter.mT) / 2
-        prior = Prior(ridge, self.shrinkage)
+        prior = Prior(self.ridge, self.shrinkage)
         scatter.diagonal(dim1=1, dim2=2).add_(prior.scatter * unit)
         lines = prior.components(size, mean, scatter, self.gaussians(), unit)
         return self.with_lines(lines).with_factors(statistics)
@@ -278,11 +277,11 @@ class TableMixture:
                     factors.append(CodeFactor(next(laws).masses(own).log()))
         return replace(self, factors=tuple(factors))
 
-    def improved(self, rows: TableRows, ridge: float) -> tuple[float, "TableMixture"]:
+    def improved(self, rows: TableRows) -> tuple[float, "TableMixture"]:
         """Mean log-density, and the mixture after one iteration."""
         share, log_p = self.shares(rows)
         value = float((log_p @ rows.weight) / rows.weight.sum())
-        return value, self.maximized(self.statistics(rows, share), rows.unit, ridge)
+        return value, self.maximized(self.statistics(rows, share), rows.unit)
 
     def smoothed(
         self, rows: TableRows, held_out: TableRows, policy: SelectionPolicy
@@ -307,14 +306,35 @@ class TableMixture:
         """What has the numbers of the components."""
         return [*self.factors, self.gaussians()]
 
-    def density(self, location: Tensor, scale: Tensor) -> FactoredMixture:
-        """The density of parts whose lines have these units."""
-        level, lines, c = self.weights.log(), None, len(location)
-        if c:
-            terms = born_terms(constant_form(c), None, self.gaussians())
-            lines = BornMixture(term.affine(location, scale) for term in terms)
-            level = torch.zeros_like(level)
-        return FactoredMixture(self.parts, level, lines, self.factors)
+    def base(self) -> FactoredMeasure | GaussianMeasure:
+        """The mixture as a base measure of Fourier features."""
+        lines = self.gaussians()
+        return FactoredMeasure(self.parts, lines, self.factors) if self.factors else lines
+
+    def units(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Locations and scales (q,) of all parts from those of the lines."""
+        lines = torch.tensor([part.is_line for part in self.parts])
+        whole = torch.zeros(2, len(lines), dtype=torch.float64)
+        whole[1] = 1
+        whole[:, lines] = torch.stack([location, scale])
+        return whole[0], whole[1]
+
+    def deviations(self) -> Tensor:
+        """Standard deviations (q,) of the parts within a component; of categories one."""
+        lines = iter(self.covariances.diagonal(dim1=1, dim2=2).T)
+        factors, laws, found = iter(self.factors), iter(self.laws), []
+        for part in self.parts:
+            factor = None if part.is_line else next(factors)
+            if isinstance(factor, CircleFactor):
+                variance = factor.deviation.square()
+            elif isinstance(factor, CodeFactor):
+                mass, code = factor.log_mass.exp(), torch.arange(part.size).double()
+                variance = mass @ code.square() - (mass @ code).square()
+                variance = variance if next(laws).has_order else torch.ones_like(variance)
+            else:
+                variance = next(lines)
+            found.append((self.weights @ variance).clamp(min=1e-9).sqrt())
+        return torch.stack(found)
 
     def with_background(self, epsilon: float, spread: float) -> "TableMixture":
         """One more component of weight ε: broad, and with the codes of all others."""
@@ -365,9 +385,8 @@ def fit_table_mixture(
     """
     if start is None or len(start.weights) != n_components:
         start = _clusters(rows, n_components, laws, generator, prior, policy)
-    start = replace(start, shrinkage=prior.shrinkage)
-    gain = policy.mixture_gain
-    return iterated(lambda state: state.improved(rows, prior.ridge), start, max_iter, gain)
+    start = replace(start, shrinkage=prior.shrinkage, ridge=prior.ridge)
+    return iterated(lambda state: state.improved(rows), start, max_iter, policy.mixture_gain)
 
 
 def _clusters(
@@ -386,7 +405,6 @@ def _clusters(
     c = rows.lines.shape[1]
     unit = torch.eye(c, dtype=torch.float64).expand(k, c, c)
     weights = torch.ones(k, dtype=torch.float64)
-    flat = TableMixture(
-        rows.parts, weights, torch.zeros(k, c).double(), unit, (), tuple(laws), prior.shrinkage
-    )
-    return flat.maximized(flat.statistics(some, share), rows.unit, prior.ridge)
+    nothing = weights, torch.zeros(k, c).double(), unit, ()
+    flat = TableMixture(rows.parts, *nothing, tuple(laws), prior.shrinkage, prior.ridge)
+    return flat.maximized(flat.statistics(some, share), rows.unit)

@@ -15,20 +15,27 @@ from torch import Tensor
 
 from qaffde.nn import CodeColumn, TableColumn
 from qaffde.nn.columns import encode_columns
+from qaffde.parameters import ComputeConfig
 from qaffde.schema import Schema
 from qaffde.selection.base_measure import Shape, constant_feature, spec_of
 from qaffde.selection.plan import ModelSpec, Plan
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.search import Trial, best_shape, weighted_mean
+from qaffde.selection.search import Trial, best_shape, fixed, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
+from qaffde.selection.table_waves import TOLERANCE, with_waves
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run, hold_out
 
 
 def select_mixture(
-    summary: Summary, spec: ModelSpec, policy: SelectionPolicy, seed: int, run: Run | None
+    summary: Summary,
+    spec: ModelSpec,
+    policy: SelectionPolicy,
+    compute: ComputeConfig,
+    seed: int,
+    run: Run | None,
 ) -> Plan:
     """Plan of a table with kinds of columns or gaps; parameters as in :func:`select`."""
     spec.check_mixture()
@@ -64,27 +71,30 @@ def select_mixture(
         start=best.mixture,
     )
     location, scale, c = best.units.location, best.units.scale, len(best.units.scale)
-    return Plan(
+    plan = Plan(
         method=spec.method,
         location=location,
         scale=scale,
         bandwidth=torch.ones_like(scale),
         base=str(base),
         measure=mixture,
-        features=constant_feature(max(c, 1)),
+        features=constant_feature(len(mixture.parts)),
         reach=torch.tensor([[-torch.inf], [torch.inf]], dtype=torch.float64).expand(2, c).clone(),
         measurement="likelihood" if spec.method == "likelihood" else spec.measurement,
         rank=1,
-        ridge=policy.mixture_ridge,
+        ridge=0.0,
         min_trace=policy.min_trace,
         background=policy.background,
         background_spread=policy.background_spread,
-        tolerance=policy.mixture_ridge,
+        tolerance=fixed(policy.tolerance) or TOLERANCE,
         n_rows=len(X),
         trials=tuple(replace(trial, chosen=trial.name == best.chosen) for trial in trials),
         columns=best.units.columns,
         schema=schema,
     )
+    if spec.method == "closed_form" or not is_open or len(best.fitted.x) < policy.few_wave_rows:
+        return plan
+    return with_waves(plan, best.mixture, best.fitted, best.judged, policy, compute, seed, run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +121,8 @@ class _Found:
 
     units: _Units
     mixture: TableMixture
+    fitted: TableRows
+    judged: TableRows
     chosen: str
     value: float
     trials: tuple[Trial, ...]
@@ -169,4 +181,4 @@ def _search(
     if len(held_out):
         mixture = mixture.smoothed(fitted, judged, policy)
     value = weighted_mean(scores(mixture), judged.weight)
-    return _Found(units, mixture, chosen, value, tuple(trials))
+    return _Found(units, mixture, fitted, judged, chosen, value, tuple(trials))

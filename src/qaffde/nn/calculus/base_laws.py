@@ -8,6 +8,7 @@ normal. All that the calculus asks of the law are three functions of a frequency
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
@@ -148,6 +149,68 @@ class NormalLaw(Law):
     def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
         """Exponential of −½‖w_i ± w_j‖²."""
         return negative_half_squares(W, sign).exp_()
+
+
+class PartLaw(ABC):
+    """Law of a column that is no coordinate of a base; its mass may be that of a region."""
+
+    @abstractmethod
+    def characteristic(self, omega: Tensor) -> Tensor:
+        """E[exp(iωx)], elementwise."""
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """E[exp(i(w_j + sign·w_i)x)] of frequencies (H, 1), of shape (H, H)."""
+        return self.characteristic(W.T + sign * W)
+
+
+@dataclass(frozen=True, eq=False)
+class PointLaw(PartLaw):
+    """Masses (m,) at points (m,).
+
+    Examples
+    --------
+    >>> coin = PointLaw(torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.5]))
+    >>> coin.characteristic(torch.tensor([0.0, math.pi])).real.round()
+    tensor([1., 0.])
+    """
+
+    points: Tensor
+    masses: Tensor
+
+    def characteristic(self, omega: Tensor) -> Tensor:
+        """A sum of waves."""
+        return torch.exp(1j * omega[..., None] * self.points) @ (self.masses + 0j)
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Sums as one product."""
+        wave = torch.exp(1j * W * self.points)
+        return ((wave.conj() if sign < 0 else wave) * self.masses) @ wave.mT
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedLaw(PartLaw):
+    """Normal law wrapped on a circle of length one, for frequencies that are multiples of 2π."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def characteristic(self, omega: Tensor) -> Tensor:
+        """That of the normal law."""
+        size = torch.exp(-0.5 * (omega * self.deviation).square())
+        return torch.polar(size, omega * self.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductLaw:
+    """Independent laws of several columns."""
+
+    laws: tuple[PartLaw, ...]
+
+    def pair_characteristic(self, W: Tensor, sign: int) -> Tensor:
+        """Product over columns, of shape (H, H)."""
+        columns = zip(self.laws, W.T, strict=True)
+        pairs = (law.pair_characteristic(w[:, None], sign) for law, w in columns)
+        return math.prod(pairs, start=torch.ones((), dtype=torch.complex128))
 
 
 def _sinc_series(omega: Tensor, order: int) -> Tensor:

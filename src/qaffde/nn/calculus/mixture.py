@@ -120,6 +120,12 @@ class BornMixture(Density):
             return self
         return BornMixture((t.reordered(list(columns)) for t in self.terms), self.log_mass)
 
+    def affine(self, location: Tensor, scale: Tensor) -> "BornMixture":
+        """The density of location + scale·x, of shapes (d,)."""
+        return BornMixture(
+            (term.affine(location, scale) for term in self.terms), vars(self).get("log_mass")
+        )
+
     def marginal(self, columns: Sequence[int]) -> "BornMixture":
         """Density of some columns, in the order given: the others are integrated out exactly."""
         ordered = self.reordered(self._first(columns)).terms
@@ -196,18 +202,25 @@ class BornMixture(Density):
         return self.draw_given(x, generator)[1]
 
     def draw_given(
-        self, x: Tensor, generator: Generator, log_factor: Tensor | float = 0.0
+        self,
+        x: Tensor,
+        generator: Generator,
+        log_factor: Tensor | float = 0.0,
+        outside: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Numbers (n,) of terms, and draws from them of the last columns, given the first.
 
-        The terms are multiplied with a factor at each row, whose logarithm is of shape (n, K).
+        The terms are multiplied with a factor at each row, whose logarithm is of shape (n, K), and
+        may have columns from `outside` (n, e).
         """
-        share, mean_q = self._given(x, log_factor)
+        share, mean_q = self._given(x, log_factor, outside)
         chosen = torch.multinomial(share, 1, generator=generator)[:, 0]
         drawn = torch.empty(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
         for k in chosen.unique().tolist() if drawn.shape[1] else ():
             rows = chosen == k
-            drawn[rows] = sampling.sample_term(self.terms[k], x[rows], mean_q[rows, k], generator)
+            beside = None if outside is None else outside[rows]
+            given = x[rows], mean_q[rows, k], generator, beside
+            drawn[rows] = sampling.sample_term(self.terms[k], *given)
         return chosen, drawn
 
     def mean_given(self, x: Tensor) -> Tensor:
@@ -229,18 +242,23 @@ class BornMixture(Density):
         joint = joint + log_values(self.terms, u, joint)
         return joint.logsumexp(1) - (log_given + log_means).logsumexp(1)
 
-    def _given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    def _given(
+        self, x: Tensor, log_factor: Tensor | float = 0.0, outside: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Share (n, K) of each term at the first columns `x` (n, t), and its mean of q there."""
-        if x.shape[1]:
-            log_given, log_means = self._log_given(x, log_factor)
+        if x.shape[1] or outside is not None:
+            log_given, log_means = self._log_given(x, log_factor, outside)
             return (log_given + log_means).softmax(1), log_means.exp()
         share = (self.log_masses + log_factor).softmax(-1)
         mean_q = self.log_masses - torch.stack([term.log_coefficient for term in self.terms])
         return share.expand(len(x), -1), mean_q.exp().expand(len(x), -1)
 
-    def _log_given(self, x: Tensor, log_factor: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    def _log_given(
+        self, x: Tensor, log_factor: Tensor | float = 0.0, outside: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Prefactors (n, K) at the first columns, less the largest of each row, and means of q."""
         terms = [term.marginal(x.shape[1]) for term in self.terms]
+        x = x if outside is None else torch.cat([x, outside], 1)
         log_prefactors, log_means = log_parts(terms, x, log_factor)
         top = log_prefactors.amax(1)
         check_given(terms, x, top)
@@ -360,7 +378,7 @@ def born_terms(
     """Terms of a polynomial times a base measure; the series has the same values on a lattice."""
     terms = []
     for log_weight, law, m, C in base_terms(measure):
-        moved = replace(form, W=form.W @ C, b=form.b + form.W @ m)
+        moved = replace(form.rotated(C), b=form.b + form.W[:, : len(m)] @ m)
         lattice = None
         if series is not None and len(m) == PLANE:
             lattice = Shortcut(moved, series, m, C)

@@ -14,13 +14,14 @@ no frequency repeats, B and E are real and H = D.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.base_laws import Law, ProductLaw
 
 BLOCK = 2048
 """Rows whose waves are computed at once."""
@@ -183,12 +184,12 @@ class SquaredCoefficients(Coefficients):
 class IntegratedCoefficients(Coefficients):
     """The form that integration leaves of a source; its B and E are computed when first needed.
 
-    Coordinates of a law, of frequencies W of shape (H, k), are integrated out.
+    Columns of a law, of frequencies W of shape (H, k), are integrated out.
     """
 
     needs_sines = cancels = True
 
-    def __init__(self, source: Coefficients, law: Law, W: Tensor) -> None:
+    def __init__(self, source: Coefficients, law: Law | ProductLaw, W: Tensor) -> None:
         self.source, self.law, self.W = source, law, W
         self.work = 3.0 * len(W)
 
@@ -258,8 +259,9 @@ class TrigonometricForm:
         return torch.addmm(self.b, u, self.W[:, : u.shape[1]].T)
 
     def rotated(self, Q: Tensor) -> "TrigonometricForm":
-        """The form of v, where u = Qv."""
-        return replace(self, W=self.W @ Q)
+        """The form of v, where u = Qv are the first columns."""
+        k = len(Q)
+        return replace(self, W=torch.cat([self.W[:, :k] @ Q, self.W[:, k:]], 1))
 
     def fixed(self, u: Tensor) -> "TrigonometricForm":
         """The form of the other columns where the first len(u) are `u`."""
@@ -267,7 +269,16 @@ class TrigonometricForm:
 
     def integrated(self, n_keep: int, law: Law) -> "TrigonometricForm":
         """The form of the first `n_keep` columns; the law integrates the others out."""
-        if n_keep == self.W.shape[1]:
+        return self.averaged(range(n_keep, self.W.shape[1]), law)
+
+    def averaged(self, columns: Sequence[int], law: Law | ProductLaw) -> "TrigonometricForm":
+        """The form of all other columns; the law integrates these out."""
+        if not len(columns):
             return self
-        integrated = IntegratedCoefficients(self.coefficients, law, self.W[:, n_keep:])
-        return TrigonometricForm(self.W[:, :n_keep], self.b, integrated)
+        kept = [c for c in range(self.W.shape[1]) if c not in columns]
+        integrated = IntegratedCoefficients(self.coefficients, law, self.W[:, list(columns)])
+        return TrigonometricForm(self.W[:, kept], self.b, integrated)
+
+    def moved(self, columns: Sequence[int]) -> "TrigonometricForm":
+        """The form with its columns in another order, or with some that do not matter left out."""
+        return replace(self, W=self.W[:, list(columns)])

@@ -36,21 +36,31 @@ MIN_PROPOSALS = 256
 """In one evaluation: few rows are tried several times at once."""
 
 
-def sample_term(term: Term, x: Tensor, mean_q: Tensor, generator: Generator) -> Tensor:
+def sample_term(
+    term: Term,
+    x: Tensor,
+    mean_q: Tensor,
+    generator: Generator,
+    outside: Tensor | None = None,
+) -> Tensor:
     """Draws (n, d − t) of the last columns of a term, given the first, `x` of shape (n, t).
 
-    `mean_q` (n,) is the mean of q over the last columns, given x.
+    `mean_q` (n,) is the mean of q over the last columns, given x and the columns from `outside`.
     """
     u = term.whiten(x)
+    form, given = term.form, u
+    if outside is not None:
+        d, e = term.n_dims, outside.shape[1]
+        form, given = form.moved([*range(d, d + e), *range(d)]), torch.cat([outside, u], 1)
     if x.shape[1] == 0 and term.shortcut is not None:
         return term.unwhiten(u, draw_in_plane(term.shortcut, term.law, len(x), generator))
-    cost = sequential_cost(term.form, term.law, x.shape[1])
-    q = term.form.coefficients
+    cost = sequential_cost(form, term.law, given.shape[1])
+    q = form.coefficients
     quick = q.bound * q.cost <= cost * mean_q
     drawn = torch.empty(len(x), term.n_dims - x.shape[1], dtype=torch.float64)
     for rows, draw in ((quick, draw_by_rejection), (~quick, draw_in_sequence)):
         if rows.any():
-            drawn[rows] = draw(term.form, term.law, u[rows], generator)
+            drawn[rows] = draw(form, term.law, given[rows], generator)
     return term.unwhiten(u, drawn)
 
 
@@ -120,9 +130,8 @@ def _reader(form: TrigonometricForm, law: Law, u: Tensor) -> Callable[[Tensor], 
     if j == 0:
         shared = values_along(form, law, u[:1])
         return lambda v: shared
-    nodes = nodes_of(form, law, 0)
-    if j == 1 and len(u) > len(nodes) and u.abs().max() <= law.reach:
-        table = values_along(form, law, nodes[:, None])
+    if j == 1 and len(u) > n_nodes(form, law, 0) and u.abs().max() <= law.reach:
+        table = values_along(form, law, nodes_of(form, law, 0)[:, None])
         return _between_rows(table, law)
     return lambda v: values_along(form, law, v)
 

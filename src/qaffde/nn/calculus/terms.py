@@ -10,6 +10,7 @@ C is lower triangular. Integrating columns out changes the coefficients of q
 (:mod:`qaffde.nn.calculus.polynomial`), fixing columns moves the phases b: the family is closed.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from qaffde import functional as QF
-from qaffde.nn.calculus.base_laws import Law
+from qaffde.nn.calculus.base_laws import Law, ProductLaw
 from qaffde.nn.calculus.column_series import values_of_column
 from qaffde.nn.calculus.polynomial import TrigonometricForm
 
@@ -44,7 +45,9 @@ class Term:
 
     `log_coefficient` is κ, `law` that of each coordinate of u, `offset` m and `scale` the
     lower-triangular C, of shapes (d,) and (d, d), `form` q. The shortcut is one to the values of
-    q, or to those of a form that the term had.
+    q, or to those of a form that the term had. Columns of q beyond the d of u are numbers from
+    outside (:mod:`qaffde.nn.calculus.factored`): they stand behind those of x, and are no part of
+    the base.
     """
 
     log_coefficient: Tensor
@@ -86,12 +89,14 @@ class Term:
     def whiten(self, x: Tensor) -> Tensor:
         """The coordinates u of the first columns, given `x` of shape (n, t).
 
-        Infinite where they overflow, also where they are the difference of two that do.
+        Infinite where they overflow, also where they are the difference of two that do. Columns
+        from outside stay as they are.
         """
-        t = x.shape[-1]
-        centered = (x - self.offset[:t]).T
+        t = min(x.shape[-1], self.n_dims)
+        centered = (x[:, :t] - self.offset[:t]).T
         u = torch.linalg.solve_triangular(self.scale[:t, :t], centered, upper=False).T
-        return u.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        u = u.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        return u if x.shape[-1] == t else torch.cat([u, x[:, t:]], 1)
 
     def unwhiten(self, u: Tensor, v: Tensor) -> Tensor:
         """The last columns (n, d − t), from u of the first (n, t) and of the last (n, d − t)."""
@@ -105,7 +110,7 @@ class Term:
     def log_base(self, u: Tensor, start: int = 0) -> Tensor:
         """Log-density (n,) of the base at u of the first columns (n, t), those from `start` on."""
         log_volume = self.scale.diagonal()[start : u.shape[1]].abs().log().sum()
-        return self.law.log_density(u[:, start:]) - log_volume
+        return self.law.log_density(u[:, start : self.n_dims]) - log_volume
 
     def log_density(self, x: Tensor) -> Tensor:
         """Logarithm (n,) of the term at x of shape (n, d)."""
@@ -114,7 +119,9 @@ class Term:
 
     def values(self, u: Tensor) -> Tensor:
         """Values (n,) of q at u of shape (n, d)."""
-        if self.n_dims == 1 and self.form.coefficients.cancels:  # a series loses no more digits
+        if (
+            self.n_dims == u.shape[1] == 1 and self.form.coefficients.cancels
+        ):  # a series loses no more digits
             return values_of_column(self.form, self.law, u)
         return self.form(u)
 
@@ -133,7 +140,7 @@ class Term:
             self,
             offset=self.offset[:n_keep],
             scale=self.scale[:n_keep, :n_keep],
-            form=self.form.integrated(n_keep, self.law),
+            form=self.form.averaged(range(n_keep, self.n_dims), self.law),
         )
 
     def condition(self, x: Tensor) -> "Term":
@@ -147,6 +154,17 @@ class Term:
             scale=self.scale[t:, t:],
             form=self.form.fixed(u),
         )
+
+    def fixed(self, columns: Mapping[int, Tensor]) -> "Term":
+        """The term where some columns from outside, by their numbers, have values."""
+        numbers, values = list(columns), torch.stack(list(columns.values()))
+        kept = [c for c in range(self.form.W.shape[1]) if c not in columns]
+        moved = replace(self.form, b=self.form.b + self.form.W[:, numbers] @ values)
+        return replace(self, form=moved.moved(kept))
+
+    def averaged(self, columns: Sequence[int], law: ProductLaw) -> "Term":
+        """The term where the law integrates some columns from outside, by their numbers, out."""
+        return replace(self, form=self.form.averaged(columns, law))
 
     def times(self, log_factor: Tensor) -> "Term":
         """The term multiplied with a number."""
