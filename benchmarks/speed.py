@@ -420,15 +420,18 @@ def _in_turn(
 def _processes(
     commands: dict[str, tuple[str, ...]], repetitions: int, threads: int | None = 1
 ) -> dict[str, Row]:
-    """Medians of processes that end before the next starts, all commands in each round."""
+    """Medians of processes that end before the next starts, all commands in each round.
+
+    The first round, which writes bytecode, does not count, unless it is the only one.
+    """
     found: dict[str, list[Row]] = {name: [] for name in commands}
-    for _ in range(repetitions):
+    for _ in range(repetitions + (repetitions > 1)):
         for name, command in commands.items():
             start, busy = time.perf_counter(), _children()
             _python(*command, threads=threads)
             spent = {"seconds": time.perf_counter() - start, "cpu_seconds": _children() - busy}
             found[name].append(spent)
-    return {name: _medians(times) for name, times in found.items()}
+    return {name: _medians(times[-repetitions:]) for name, times in found.items()}
 
 
 def _medians(times: list[Row]) -> Row:
@@ -444,7 +447,8 @@ def _children() -> float:
 
 def _python(*arguments: str, threads: int | None = 1) -> str:
     """Output of a Python process that has this repository; None leaves threads to torch."""
-    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    left_out = ("OMP_NUM_THREADS", "PYTHONDONTWRITEBYTECODE")
+    environment = {key: value for key, value in os.environ.items() if key not in left_out}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)

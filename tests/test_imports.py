@@ -24,3 +24,9 @@ assert not laboratory, laboratory
 def test_importing_every_module_starts_no_process_and_needs_no_experiments():
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_estimators_leave_to_first_use_what_only_some_fits_need():
+    code = "from qaffde import QAFFDE; import sys; print('sklearn.cluster' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", done.stderr

@@ -12,9 +12,11 @@ if TYPE_CHECKING:
         FourierFeatures,
         QAFFDEAutoregressive,
         QAFFDEClassifier,
+        QAFFDEDriftDetector,
         QAFFDEOutlierDetector,
         QAFFDERegressor,
         QAFFDETensorTrain,
+        compare,
         fit,
     )
     from qaffde.files import FileError, load, save
@@ -38,6 +40,7 @@ __all__ = [
     "Plan",
     "QAFFDEAutoregressive",
     "QAFFDEClassifier",
+    "QAFFDEDriftDetector",
     "QAFFDEOutlierDetector",
     "QAFFDERegressor",
     "QAFFDETensorTrain",
@@ -46,6 +49,7 @@ __all__ = [
     "TensorTrainConfig",
     "TrainingConfig",
     "__version__",
+    "compare",
     "fit",
     "load",
     "save",

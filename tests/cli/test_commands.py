@@ -2,6 +2,8 @@
 
 import io
 import os
+import pty
+import subprocess
 import sys
 
 import numpy as np
@@ -302,3 +304,50 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
 
 def test_version(qaffde):
     assert qaffde("--version").out == f"{__version__}\n"
+
+
+def test_a_terminal_sees_the_progress_of_a_fit(tmp_path):
+    data, model = tmp_path / "rows.csv", tmp_path / "rows.qaffde"
+    np.savetxt(data, np.random.default_rng(0).normal(size=(100, 2)), delimiter=",")
+    command = [sys.executable, "-m", "qaffde.cli", "fit", str(data), "-o", str(model)]
+    mine, its = pty.openpty()
+    with subprocess.Popen(
+        [*command, "--method", "qaffde"], stdout=subprocess.PIPE, stderr=its
+    ) as fit:
+        os.close(its)
+        shown = b"".join(iter(lambda: _read(mine), b"")).decode()
+        out = fit.stdout.read().decode()
+    os.close(mine)
+    assert fit.returncode == 0, shown
+    assert "held-out log-likelihood" in shown
+    assert "held-out log-likelihood" not in out
+    assert not load(model).verbose
+
+
+def _read(terminal):
+    """Next bytes of a terminal; none at its end, which Linux makes an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
+
+
+def test_drift_has_a_table_and_an_exit_status(qaffde, frame, tmp_path):
+    frame.to_parquet(tmp_path / "reference.parquet")
+    shuffled = frame.sample(frac=1, random_state=0)
+    shuffled.to_csv(tmp_path / "same.csv", index=False)
+    frame.assign(y=frame["y"] + 1, word="a").to_csv(tmp_path / "moved.csv", index=False)
+    same = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "same.csv")
+    assert same.code == 0, same.err
+    assert "no drift at level 0.05" in same.out
+    moved = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "moved.csv")
+    assert moved.code == 3
+    assert "y  0.0010  moved" in moved.out.replace("     ", "")
+    facts = qaffde("drift", tmp_path / "reference.parquet", tmp_path / "moved.csv", "--json")
+    assert facts.code == 3
+    assert facts.json["drift"]
+    assert facts.json["columns"]["y"] == 0.001 < facts.json["columns"]["x"]
+    lacking = qaffde("drift", tmp_path / "moved.csv", tmp_path / "same.csv")
+    assert lacking.code == 1
+    assert "lacks the columns word" in lacking.err
+    assert qaffde("drift", "a", "b", "--level", "2").code == 2

@@ -1,5 +1,7 @@
 """qaffde.fit: the choice between the estimators by held-out likelihood."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -104,3 +106,34 @@ def test_a_short_time_is_not_spent_on_folds_of_all_estimators():
     model = qaffde.fit(X, time_limit=1e-3, random_state=0)
     assert [one.name for one in model.choice_.candidates] == ["QAFFDE"]
     assert np.isfinite(model.score(X))
+
+
+def test_folds_that_become_slow_are_left_out(monkeypatch):
+    class Slower:
+        fits = 0
+
+        def __init__(self, **given):
+            pass
+
+        def fit(self, X, sample_weight=None):
+            type(self).fits += 1
+            time.sleep(0.3 * (self.fits == 2))
+            return self
+
+        def score_samples(self, X):
+            return np.zeros(len(X))
+
+    monkeypatch.setattr(choice, "KINDS", (Slower,))
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    assert qaffde.fit(X, time_limit=1.0, random_state=0).choice_.n_rows == 30
+
+
+def test_progress_is_printed_only_if_asked(capsys):
+    X, settings = np.random.default_rng(0).normal(size=(60, 1)), {**ALONE, "time_limit": 60.0}
+    qaffde.fit(X, **settings)
+    assert capsys.readouterr().out == ""
+    qaffde.fit(X, **settings, verbose=True)
+    out = capsys.readouterr().out
+    assert "of 60 s  QAFFDE: fit 1 of 3 to compare" in out
+    assert "gaussian alone (40 rows): held-out log-likelihood" in out
+    assert "fit of all rows" in out

@@ -136,3 +136,33 @@ def test_a_failed_refit_changes_nothing():
         detector.fit(np.c_[rng.normal(size=(100, 2)), np.ones(100)])
     assert detector.n_features_in_ == 2
     np.testing.assert_array_equal(detector.decision_function(X), expected)
+
+
+class Timed(Gaussian):
+    """One with a limit."""
+
+    def __init__(self, time_limit=None):
+        self.time_limit = time_limit
+
+
+def test_fits_share_the_time(monkeypatch):
+    limits = []
+    fit = Gaussian.fit
+    monkeypatch.setattr(
+        Timed, "fit", lambda self, *a, **k: limits.append(self.time_limit) or fit(self, *a, **k)
+    )
+    QAFFDEOutlierDetector(Timed(), time_limit=60.0, random_state=0).fit(X)
+    assert limits[:6] == [pytest.approx(5, abs=0.5)] * 6
+    assert limits[6:] == [pytest.approx(10, abs=1)] * 6  # for the first half took hardly any
+    with pytest.raises(ValueError, match="time_limit=0"):
+        QAFFDEOutlierDetector(SMALL, time_limit=0).fit(X)
+
+
+def test_progress_is_printed_only_if_asked(capsys):
+    QAFFDEOutlierDetector(SMALL, random_state=0).fit(X)
+    assert capsys.readouterr().out == ""
+    QAFFDEOutlierDetector(SMALL, verbose=True, random_state=0).fit(X)
+    out = capsys.readouterr().out
+    assert "fit of all rows" in out
+    assert "likely rows of 220" in out
+    assert "sums of all rows" in out

@@ -9,18 +9,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import qaffde
 from qaffde import QAFFDETensorTrain, Real, TensorTrainConfig
+from tests.rings import ring
 from tests.two_sample import energy_p_value
 
 QUICK = TensorTrainConfig(max_steps=30, bond=6, n_functions=6)
-
-
-def ring(n: int, seed: int) -> np.ndarray:
-    """Three columns: a noisy ring, and its angle with noise."""
-    rng = np.random.default_rng(seed)
-    angle = rng.uniform(0, 2 * np.pi, n)
-    radius = 1 + 0.15 * rng.normal(size=n)
-    third = np.sin(angle) + 0.2 * rng.normal(size=n)
-    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle), third])
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,19 @@ def test_drafts_are_close_to_exact_pictures(explorers, kind, monkeypatch):
     assert np.median(np.abs(draft.samples - exact.samples) / widths) < 0.02
 
 
+def test_drafts_of_many_parts_are_within_a_thousandth():
+    X = np.random.default_rng(0).normal(size=(4000, 4)) * (1, 2, 0.5, 1)
+    X[:, 0] += np.sin(2 * X[:, 1])
+    X[:, 2] += X[:, 1] ** 2
+    explorer = Explorer(QAFFDE(base_measure=32, random_state=0).fit(X))
+    assert len(explorer.density.terms) > 32
+    for values in X[:5, 2:].tolist():
+        state = State((0, 1), dict(enumerate(values, 2)))
+        exact, draft = (explorer.picture(replace(state, draft=rough)) for rough in (False, True))
+        area = np.ptp(exact.ends, axis=1).prod() / exact.density.size
+        assert np.abs(draft.density - exact.density).sum() * area / 2 < 1e-3
+
+
 def test_factors_are_the_form_with_the_largest_columns_first():
     rng = torch.Generator().manual_seed(0)
     F = torch.randn(3, 20, dtype=torch.complex128, generator=rng)

@@ -360,3 +360,22 @@ def test_pictures_that_wait_are_limited(server, monkeypatch):
     assert answers.count(None) == 5
     assert len(answers) == len(threads)
     assert server.asked == 0
+
+
+def test_a_second_density_is_beside_the_first(named_model):
+    moved = type(named_model)(plan=named_model.plan_).fit(named_model.sample(400, 0) + 0.5)
+    first, second = Explorer(named_model), Explorer(moved)
+    first.share_view(second)
+    assert np.array_equal(first.view, second.view)
+    state = State((0, 1), {2: 0.4}, ((-1, 1), (-1, 1)))
+    with ExplorerServer(first, {}, second=second) as server:
+        picture, beside, _ = server.picture(state)
+    assert picture.ends == beside.ends
+    assert picture.density.shape == beside.density.shape
+    assert abs(picture.density - beside.density).max() > 0.01
+    assert picture.probability != beside.probability
+
+
+def test_two_models_need_the_same_columns(named_model, models):
+    with pytest.raises(ValueError, match="the same columns"):
+        Explorer(named_model).share_view(Explorer(models["gaussian"]))

@@ -1,7 +1,9 @@
 """Conditional Born densities against sums, integrals and differences."""
 
+import io
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -173,3 +175,41 @@ def test_categories_have_probabilities():
     density = layer(torch.zeros(4, 2))
     assert density.probs.shape == (4, 3)
     torch.testing.assert_close(density.probs.sum(-1), torch.ones(4))
+
+
+class LogDensity(torch.nn.Module):
+    """A network with the layer at its end, as a function of x and y."""
+
+    def __init__(self, target) -> None:
+        super().__init__()
+        layer = ConditionalBorn(8, target=target)
+        self.network = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.SiLU(), layer)
+
+    def forward(self, x, y):
+        return self.network(x).log_prob(y)
+
+
+@pytest.mark.parametrize("target", [Real(0, 1), Integer()], ids=str)
+def test_the_layer_can_be_compiled(target):
+    torch.manual_seed(0)
+    module, x, y = LogDensity(target), torch.randn(5, 2), torch.tensor([0.1, 0.5, 0.7, 0.9, 0.3])
+    y = y if target != Integer() else (10 * y).round()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, y), module(x, y))
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+@pytest.mark.parametrize("target", [Real(), Real(lower=0), Periodic(24)], ids=str)
+def test_the_layer_can_be_exported(target):
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    torch.manual_seed(0)
+    module, x, y = LogDensity(target), torch.randn(5, 2), torch.rand(5)
+    file, names = io.BytesIO(), ["x", "y"]
+    axes = {name: {0: "n"} for name in names}
+    torch.onnx.export(
+        module, (x[:2], y[:2]), file, input_names=names, dynamic_axes=axes, dynamo=False
+    )
+    session = runtime.InferenceSession(file.getvalue())
+    (found,) = session.run(None, {"x": x.numpy(), "y": y.numpy()})
+    np.testing.assert_allclose(found, module(x, y).detach(), atol=1e-5)

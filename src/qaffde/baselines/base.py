@@ -57,7 +57,7 @@ class TrainedEstimator(DensityEstimator):
     time_limit : float or None, default=None
         Seconds before training stops.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each evaluation.
     random_state : int, RandomState instance or None, default=None
 
     Attributes

@@ -18,6 +18,7 @@ COMMANDS = {
     "plot": ("plot", "Draw a density, or how it was fitted."),
     "explore": ("explore", "Open a page to move through a density."),
     "anomalies": ("score", "Write the rows where the density is low."),
+    "drift": ("drift", "Test whether new rows are like reference rows, column by column."),
     "info": ("models", "Show what a model file holds."),
     "compare": ("compare", "Compare methods on held-out rows of your data."),
 }
@@ -38,9 +39,12 @@ qaffde plot model.qaffde -o density.png
 qaffde plot model.qaffde --kind pairs --data rows.csv -o pairs.png
 qaffde plot model.qaffde --kind slices -c weight --given height=1.6,1.8 -o slices.svg
 qaffde explore model.qaffde
+qaffde explore june.qaffde july.qaffde
 qaffde explore model.qaffde --port 8000 --no-browser
 qaffde anomalies model.qaffde new.csv --fraction 0.01 -o odd.csv
 qaffde anomalies model.qaffde new.csv --all -o judged.parquet
+qaffde drift reference.parquet new.parquet
+qaffde drift last_month.csv today.csv -c price,city --level 0.01 --json
 qaffde info model.qaffde
 qaffde info model.qaffde --json
 qaffde compare rows.csv

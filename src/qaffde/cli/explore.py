@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from qaffde.cli.inputs import load_model
 from qaffde.cli.options import Json, Model
@@ -18,6 +18,10 @@ FACTS = {"n_fourier_features_": "features", "rank_": "rank", "base_measure_": "b
 
 def explore(
     model: Model,
+    second: Annotated[
+        Path | None,
+        Argument(metavar="MODEL", help="Another model of the same columns, to look at beside it."),
+    ] = None,
     *,
     host: Annotated[
         str, Option(help="Address to listen at; others than loopback can be reached by all.")
@@ -35,12 +39,18 @@ def explore(
     from qaffde.explore.server import is_loopback
 
     density = load_model(model, "marginal", "condition", "sample")
+    explorer, beside = Explorer(density), None
+    if second is not None:
+        beside = Explorer(load_model(second, "marginal", "condition", "sample"))
+        explorer.share_view(beside)
     if not is_loopback(host):
         note(f"anyone who can reach {host} and has the address can look at this model")
     own = {word: getattr(density, name, None) for name, word in FACTS.items()}
     facts = {"file": model.name, "class": type(density).__name__}
     facts |= {word: value for word, value in own.items() if value is not None}
-    with ExplorerServer(Explorer(density), facts, host, port) as server:
+    if second is not None:
+        facts["second"] = second.name
+    with ExplorerServer(explorer, facts, host, port, beside) as server:
         if json:
             print_facts({"model": str(model), "address": server.address}, as_json=True)
         else:

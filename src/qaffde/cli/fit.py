@@ -1,6 +1,7 @@
 """``qaffde fit``: from data to a model file."""
 
 import math
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -84,7 +85,7 @@ def fit(
         )
     if stream and method != "qaffde":
         raise usage("--stream needs --method qaffde: other methods read all rows at once")
-    start = time.perf_counter()
+    start, shown = time.perf_counter(), sys.stderr.isatty()
     with open_data(data, header=header) as table, progress() as report:
         names, weight_name = pick_columns(table, columns or None, weights)
         kinds = parse_kinds(column, names)
@@ -111,9 +112,14 @@ def fit(
             from qaffde import fit as choose
 
             limit = 120.0 if time_limit is None else time_limit
-            model = choose(X, weight, columns=model.columns, time_limit=limit, random_state=seed)
+            own: dict[str, Any] = {"time_limit": limit, "verbose": shown, "random_state": seed}
+            model = choose(X, weight, columns=model.columns, **own)
         else:
+            if shown and hasattr(model, "verbose"):  # its lines appear above the bar
+                model.set_params(verbose=True)
             model.fit(X, sample_weight=weight)
+        if hasattr(model, "verbose"):
+            model.set_params(verbose=False)
     note_missing(rows)
     model.save(output.resolve())
     if schema is not None and not json:

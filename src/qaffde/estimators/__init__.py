@@ -4,7 +4,9 @@ from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
 from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.information import DensityComparison, compare
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -18,12 +20,15 @@ __all__ = [
     "QAFFDESGD",
     "BornEstimator",
     "Comparison",
+    "DensityComparison",
     "DerivedDensity",
     "FourierFeatures",
     "QAFFDEAutoregressive",
     "QAFFDEClassifier",
+    "QAFFDEDriftDetector",
     "QAFFDEOutlierDetector",
     "QAFFDERegressor",
     "QAFFDETensorTrain",
+    "compare",
     "fit",
 ]

@@ -50,7 +50,7 @@ class QAFFDEAutoregressive(BornEstimator):
     time_limit : float or None, default=None
         Seconds. As many steps are taken as fit into it, at a rate that falls with the time.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each evaluation.
     policy : SelectionPolicy, optional
         Constants of the maps of columns.
     random_state : int, RandomState instance or None, default=None

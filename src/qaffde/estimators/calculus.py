@@ -19,7 +19,9 @@ from qaffde.estimators.columns import (
     resolve_condition,
     resolve_region,
 )
+from qaffde.estimators.information import InformationMixin
 from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.shape import ShapeMixin
 from qaffde.frames import with_index
 from qaffde.functional.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.nn import BornMixture, TableDensity, expand, find_born
@@ -27,7 +29,7 @@ from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
 
-class BornEstimator(FileMixin, DensityEstimator):
+class BornEstimator(FileMixin, InformationMixin, ShapeMixin, DensityEstimator):
     """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"

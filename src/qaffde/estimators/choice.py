@@ -76,6 +76,7 @@ def fit(
     *,
     columns: Any = "auto",
     time_limit: float | None = 120.0,
+    verbose: bool = False,
     policy: SelectionPolicy | None = None,
     random_state: Seed = None,
 ) -> BornEstimator:
@@ -97,6 +98,8 @@ def fit(
     time_limit : float or None, default=120.0
         Seconds for all fits together. Where they are few, only one part of the rows is held
         out, and estimators that there is no time for are not tried.
+    verbose : bool, default=False
+        Print progress: a line for each candidate of a search and each evaluation of a training.
     policy : SelectionPolicy, optional
         Constants of this choice and of the estimators.
     random_state : int, RandomState instance or None, default=None
@@ -114,7 +117,7 @@ def fit(
     ('QAFFDE', 3)
     """
     check_positive("time_limit", time_limit, optional=True)
-    run, generator = Run(time_limit), generator_from(random_state)
+    run, generator = Run(time_limit, verbose=verbose), generator_from(random_state)
     source = X if isinstance(X, Source) else as_chunks(X, sample_weight)
     rows, weight = X, sample_weight
     if source is not None:
@@ -132,7 +135,12 @@ def fit(
         schema = Schema.infer(rows, columns)
         columns = dict(zip(schema.names, schema.kinds, strict=True))
         numbers = schema.encode(rows)
-    given = {"columns": columns, "policy": policy, "random_state": random_state}
+    given = {
+        "columns": columns,
+        "policy": policy,
+        "verbose": verbose,
+        "random_state": random_state,
+    }
     own, constants = read_weight(weight, numbers), policy or DEFAULT_POLICY
     splits = _splits(numbers, own, generator, constants)
     entries: list[tuple[Any, Tensor, float]] = []
@@ -140,16 +148,18 @@ def fit(
     for kind, share in candidates if splits else ():
         if entries and run.left is not None and run.left < entries[-1][2]:
             break
-        began, found = time.monotonic(), []
+        began = time.monotonic()
+        found: list[Tensor] = []
         for train, valid in splits:
             limit = None if time_limit is None else share * time_limit / len(splits)
             model = kind(**given, time_limit=limit)
+            run.say(f"{kind.__name__}: fit {len(found) + 1} of {len(splits)} to compare")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 model.fit(_take(table, train), sample_weight=own[train])
             found.append(torch.from_numpy(model.score_samples(_take(table, valid))))
             if limit is not None and not entries and time.monotonic() - began > 2 * limit:
-                splits = splits[:1]  # the least that a fit takes is too much for folds
+                splits, found = splits[:1], found[:1]  # fits take too long for folds
                 break
         score = torch.cat(found).clamp(min=-constants.worst)
         entries.append((model, score, time.monotonic() - began))
@@ -159,6 +169,7 @@ def fit(
     in_time = left is None or len(splits) != 1 or left > entries[number][2]
     model = entries[number][0] if entries else None
     if in_time or source is not None:
+        run.say(f"{kind.__name__}: fit of all rows")
         model = kind(**given, time_limit=left).fit(X, sample_weight=sample_weight)
     model.choice_ = choice
     return model

@@ -92,7 +92,7 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each candidate of a search and each evaluation of a training.
     training : TrainingConfig, optional
         Settings of gradient training; batches are of 256 rows by default.
     policy : SelectionPolicy, optional

@@ -24,9 +24,10 @@ from qaffde.frames import as_frame
 from qaffde.functional.regions import weighted_quantile
 from qaffde.kinds import Category
 from qaffde.nn import TableDensity
-from qaffde.parameters import generator_from
+from qaffde.parameters import check_positive, generator_from
 from qaffde.schema import Schema
 from qaffde.selection.summary import moved_nearer
+from qaffde.training.run import Run
 
 FOLDS = 5
 TRIMMED = 0.1
@@ -55,6 +56,11 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores: one in a
         hundred new rows of the same distribution falls below it. It does not estimate how many
         outliers there are.
+    time_limit : float or None, default=None
+        Seconds for all fits, the folds' too. The estimator must have such a limit, which each of
+        its fits gets a share of.
+    verbose : bool, default=False
+        Print progress: a line for each fit, and those of the estimator if it has any.
     random_state : int, RandomState instance or None, default=None
         For the folds and for the default estimator.
 
@@ -80,6 +86,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     estimator: DensityEstimator | None = None
     _: KW_ONLY
     contamination: float | str = "auto"
+    time_limit: float | None = None
+    verbose: bool = False
     random_state: Any = None
     schema_ = None
 
@@ -100,6 +108,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 < float(share) <= 0.5:
             raise ValueError(f'contamination={given!r} must be "auto" or a number in (0, 0.5]')
         share = float(share)
+        check_positive("time_limit", self.time_limit, optional=True)
+        run = Run(self.time_limit, verbose=bool(self.verbose))
         new = QAFFDE(random_state=self.random_state) if self.estimator is None else self.estimator
         self.schema_ = _table_schema(X, new)
         rows = self._rows(X, reset=True, minimum=2)
@@ -112,11 +122,14 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
             )
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
         near = total * _are_near(distinct, total)
-        whole = _of_codes(clone(new), self.schema_).fit(distinct, sample_weight=near)
+        run.say("fit of all rows")
+        whole = _of_codes(_limited(new, run, 2), self.schema_).fit(distinct, sample_weight=near)
+        run.say("scores of each fold without it")
         scores = _scores_out_of_fold(whole, distinct, near, self.random_state)
         trusted = scores >= weighted_quantile(scores, total, max(share, TRIMMED))
+        run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
         try:
-            own = clone(whole).fit(distinct[trusted], sample_weight=near[trusted])
+            own = _limited(whole, run, 1).fit(distinct[trusted], sample_weight=near[trusted])
         except ValueError:  # a column that only outliers move is constant without them
             own = _without(whole, distinct, near, ~trusted)
         scores = _scores_out_of_fold(own, distinct, total * trusted, self.random_state)
@@ -154,6 +167,20 @@ def _table_schema(X: Any, estimator: Any) -> Schema | None:
     rows = schema.encode(X)
     schema.check(rows)
     return None if schema.is_real and not np.isnan(rows).any() else schema
+
+
+def _limited(estimator: Any, run: Run, n_left: int) -> Any:
+    """Unfitted estimator for one of so many fits that are left, each followed by its folds.
+
+    Folds of a :class:`QAFFDE` take little of the time; those of others are fits.
+    """
+    own: dict[str, Any] = {}
+    if run.left is not None:
+        folds = 0.2 if isinstance(estimator, QAFFDE) else FOLDS
+        own["time_limit"] = run.left / n_left / (1 + folds)
+    if run.verbose and "verbose" in estimator.get_params(deep=False):
+        own["verbose"] = True
+    return clone(estimator).set_params(**own)
 
 
 def _of_codes(estimator: Any, schema: Schema | None) -> Any:

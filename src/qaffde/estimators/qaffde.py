@@ -81,7 +81,7 @@ class QAFFDE(PlanMixin, BornEstimator):
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate, with a warning.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each candidate of a search and each evaluation of a training.
     policy, compute : SelectionPolicy, ComputeConfig, optional
         Constants of the search, and of how ρ is read; precision, device and block size.
     random_state : int, RandomState instance or None, default=None
@@ -140,7 +140,9 @@ class QAFFDE(PlanMixin, BornEstimator):
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, reset=not warm)
         spec = spec_of(self, bounds=source.ends)
-        plan = self.plan_ if warm else self._plan(source, spec)
+        run = Run(self.time_limit, verbose=bool(self.verbose))
+        plan = self.plan_ if warm else self._plan(source, spec, run)
+        run.say(f"sums of all rows: {plan.features.n_features} features")
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums, plan.read(sums))
 
@@ -167,7 +169,8 @@ class QAFFDE(PlanMixin, BornEstimator):
         first = not self.__sklearn_is_fitted__()
         source = self._source(X, sample_weight, minimum=2 if first else 1, reset=first)
         spec = spec_of(self, bounds=source.ends)
-        plan = self._plan(source, spec, more=True) if first else self.plan_
+        run = Run(self.time_limit, verbose=bool(self.verbose))
+        plan = self._plan(source, spec, run, more=True) if first else self.plan_
         sums = source.total(partial(plan.sums, self._compute()))
         return self.restore(plan, sums if first else self.sums_ + sums)
 
@@ -247,13 +250,11 @@ class QAFFDE(PlanMixin, BornEstimator):
         """Number of Fourier features; the constant one of a table."""
         return self.plan_.features.n_features
 
-    def _plan(self, source: Source, spec: ModelSpec, *, more: bool = False) -> Plan:
+    def _plan(self, source: Source, spec: ModelSpec, run: Run, *, more: bool = False) -> Plan:
         """The given plan, or one that is selected; `more` rows may come."""
         if self.plan is not None:
             return check_plan(self.plan, spec.method, source.n_columns, source.schema)
         seed, d = generator_from(self.random_state).initial_seed(), source.n_columns
-        asked = self.verbose or self.time_limit is not None
-        run = Run(self.time_limit, verbose=bool(self.verbose)) if asked else None
         summary = source.summarize(seed, partial(check_inside, spec.ends(d)), brief=spec.is_given)
         if summary.is_plain and (more or source.partly_seen):
             spec = spec.opened(d)

@@ -79,7 +79,7 @@ class QAFFDESGD(PlanMixin, BornEstimator):
     time_limit : float or None, default=None
         Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each candidate of a search and each evaluation of a training.
     training : TrainingConfig, optional
         Solver, iterations, checkpoint.
     policy, compute : SelectionPolicy, ComputeConfig, optional

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
@@ -73,7 +72,7 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
     time_limit : float or None, default=None
         Seconds before training stops.
     verbose : bool, default=False
-        Print progress.
+        Print progress: a line for each evaluation.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -173,6 +172,8 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of the means, in a unit in which squares of y neither overflow nor underflow."""
+        from sklearn.metrics import r2_score  # on first use, as in scikit-learn's own mixin
+
         outputs = _outputs(y).numpy()
         unit = np.abs(outputs).max(0)
         unit[unit == 0] = 1.0

@@ -64,6 +64,8 @@ class ExplorerServer(ThreadingHTTPServer):
         What the page says of the model.
     host, port : str, int
         Where to listen; port 0 is any that is free.
+    second : Explorer, optional
+        Another density of the same columns, to look at beside the first.
     """
 
     daemon_threads = True
@@ -74,8 +76,9 @@ class ExplorerServer(ThreadingHTTPServer):
         facts: Mapping[str, Any],
         host: str = LOOPBACK,
         port: int = 0,
+        second: Explorer | None = None,
     ) -> None:
-        self.explorer, self.facts, self.host = explorer, facts, host
+        self.explorer, self.facts, self.host, self.second = explorer, facts, host, second
         self.prefix = f"/{secrets.token_urlsafe()}/"
         self.lock, self.gate, self.asked = threading.Lock(), threading.Lock(), 0
         self.connections = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -102,16 +105,28 @@ class ExplorerServer(ThreadingHTTPServer):
         finally:
             self.connections.release()
 
-    def picture(self, state: State) -> tuple[Picture, float]:
-        """A picture and the seconds it took, one at a time; a draft waits for no other picture."""
+    def picture(self, state: State) -> tuple[Picture, Picture | None, float]:
+        """Pictures of both densities, if there are two, and the seconds they took.
+
+        They are made for one state at a time; a draft waits for no other.
+        """
         self._count(1, 1 + MAX_WAITING)
         try:
             with self.lock:
                 start = time.perf_counter()
                 picture = self.explorer.picture(state, lambda: self._count(0, 1))
-                return picture, time.perf_counter() - start
+                return picture, self._beside(state), time.perf_counter() - start
         finally:
             self._count(-1)
+
+    def _beside(self, state: State) -> Picture | None:
+        """Picture of the second density, if there is one and it is not zero at the condition."""
+        if self.second is None:
+            return None
+        try:
+            return self.second.picture(state, lambda: self._count(0, 1))
+        except RequestError:
+            return None
 
     def _count(self, change: int, most: float = math.inf) -> None:
         """Follow how many pictures are asked for, and refuse to have too many."""
@@ -171,8 +186,10 @@ class Handler(BaseHTTPRequestHandler):
         if path != "api/picture":
             raise RequestError("there is no such page", HTTPStatus.NOT_FOUND)
         state = parse_state(self._body(), len(self.server.explorer.names))
-        picture, seconds = self.server.picture(state)
-        return {**_plain(picture), "draft": state.draft, "milliseconds": 1e3 * seconds}
+        picture, beside, seconds = self.server.picture(state)
+        other = {} if beside is None else {"other": _plain(beside)}
+        timed = {"draft": state.draft, "milliseconds": 1e3 * seconds}
+        return {**_plain(picture), **other, **timed}
 
     def _allowed_path(self) -> str:
         """What is asked for, after the token.

@@ -111,6 +111,26 @@ class Explorer:
         self._seconds = 5e-11  # a multiplication
         self._last: tuple[Hashable, bool, Evaluated] | None = None
 
+    def share_view(self, other: "Explorer") -> None:
+        """Give both densities, of the same columns, axes that hold what both have to show."""
+        mine, theirs = self.columns, other.columns
+        kinds = [[{**c, "ends": None, "median": None} for c in each] for each in (mine, theirs)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"the models have columns {', '.join(self.names)} and {', '.join(other.names)}; "
+                "two models beside each other need the same columns with the same kinds and labels"
+            )
+        view = np.array(
+            [
+                np.minimum(self.view[0], other.view[0]),
+                np.maximum(self.view[1], other.view[1]),
+            ]
+        )
+        self.view = other.view = view
+        for explorer in (self, other):
+            for column, ends in zip(explorer.columns, view.T.tolist(), strict=True):
+                column["ends"] = ends
+
     def picture(self, state: State, check: Check = nothing) -> Picture:
         """All that is shown of a state.
 

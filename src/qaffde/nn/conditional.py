@@ -12,7 +12,6 @@ a constant factor it is a mixture density network (Bishop, 1994).
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -241,6 +240,7 @@ class BornConditional(Distribution):
     ) -> None:
         self.log_weight, self.center, self.deviation = log_weight, center, deviation
         self.factor, self.head, self.target = factor, head, head.target
+        self._found: Tensor | None = None
         super().__init__(Size(center.shape[:-2]), validate_args=False)
 
     def double(self) -> "BornConditional":
@@ -388,10 +388,10 @@ class BornConditional(Distribution):
     def _level(self, away: Tensor) -> Tensor:
         """Share (..., M) of the base that lies below; on a circle, since its start."""
         weight = self.log_weight.exp()
-        level = (weight * torch.special.ndtr(away)).sum(-1)
+        level = (weight * _normal_level(away)).sum(-1)
         if isinstance(self.target.kind, Periodic):
             start = self._away(torch.zeros_like(self.center[..., 0]))
-            level = level - (weight * torch.special.ndtr(start)).sum(-1)
+            level = level - (weight * _normal_level(start)).sum(-1)
         return level
 
     def _log_densities(self, z: Tensor) -> Tensor:
@@ -416,14 +416,16 @@ class BornConditional(Distribution):
         low, high = (self._away(end[..., None]) for end in (lower, upper))
         log_width = (self.log_weight + _log_normal_mass(low, high)).logsumexp(-1)
         middle = (self._level(low) + self._level(high)) / 2
-        means = (self._coefficients * self.head.wave_means(middle, log_width.exp())).sum(-1)
+        means = (self._coefficients() * self.head.wave_means(middle, log_width.exp())).sum(-1)
         return log_width + means.clamp(min=0).log()
 
-    @cached_property
     def _coefficients(self) -> Tensor:
-        """Coefficients (..., M, m) of the square of the amplitude in waves."""
-        state = self.factor.mT @ self.factor / self.factor.square().sum((-1, -2))[..., None, None]
-        return torch.einsum("...kl,klm->...m", state, self.head.products.to(state))
+        """Coefficients (..., M, m) of the square of the amplitude in waves, computed once."""
+        if self._found is None:
+            norm = self.factor.square().sum((-1, -2))[..., None, None]
+            state = self.factor.mT @ self.factor / norm
+            self._found = torch.einsum("...kl,klm->...m", state, self.head.products.to(state))
+        return self._found
 
 
 def mean_and_deviation(x: Tensor) -> tuple[float, float]:
@@ -439,6 +441,11 @@ def mean_and_deviation(x: Tensor) -> tuple[float, float]:
 def _log_mean(log_p: Tensor) -> Tensor:
     """Logarithm (...) of the mean over the members (..., M)."""
     return log_p.logsumexp(-1) - math.log(log_p.shape[-1])
+
+
+def _normal_level(x: Tensor) -> Tensor:
+    """The normal distribution function, to rounding of one, by a function that ONNX has."""
+    return 0.5 + 0.5 * torch.erf(x * math.sqrt(0.5))
 
 
 def _log_normal_mass(low: Tensor, high: Tensor) -> Tensor:

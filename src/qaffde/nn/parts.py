@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -242,6 +243,10 @@ class Factor(nn.Module, ABC):
     def select(self, components: Tensor) -> "Factor":
         """The laws of some components."""
 
+    @abstractmethod
+    def overlaps(self, other: Any) -> Tensor:
+        """Integrals (K, L) of the products with the laws of another factor of the same part."""
+
 
 class CodeFactor(Factor):
     """Mass functions of codes.
@@ -287,6 +292,10 @@ class CodeFactor(Factor):
     def select(self, components: Tensor) -> "CodeFactor":
         """Some rows of the table."""
         return CodeFactor(self.log_mass[components])
+
+    def overlaps(self, other: "CodeFactor") -> Tensor:
+        """Sums of products of masses."""
+        return self.log_mass.exp() @ other.log_mass.exp().T
 
 
 class CircleFactor(Factor):
@@ -367,3 +376,10 @@ class CircleFactor(Factor):
     def select(self, components: Tensor) -> "CircleFactor":
         """Some of the laws."""
         return CircleFactor(self.mean[components], self.deviation[components])
+
+    def overlaps(self, other: "CircleFactor") -> Tensor:
+        """Densities of the differences, which are wrapped normal too, at zero."""
+        mean = self.mean[:, None] - other.mean
+        deviation = torch.hypot(self.deviation[:, None], other.deviation)
+        at = CircleFactor(mean.flatten(), deviation.flatten()).log_values(mean.new_zeros(1))
+        return at.exp().reshape(mean.shape)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import torch
-from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
 from qaffde import functional as QF
@@ -455,6 +454,8 @@ def cluster(where: Tensor, weight: Tensor, k: int, seed: int, max_iter: int) -> 
     """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
     if k == 1:
         return torch.zeros(len(where), dtype=torch.int64)
+    from sklearn.cluster import KMeans  # on first use: a twentieth of all imports
+
     model = KMeans(k, n_init=1, max_iter=max_iter, random_state=seed)
     found = model.fit(where.numpy(), sample_weight=weight.numpy()).labels_
     return torch.as_tensor(found).long()

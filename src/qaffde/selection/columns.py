@@ -323,9 +323,6 @@ def choose_maps(
     if not is_auto:
         return learned
     (before, weight), (after, _) = judge(plain), judge(learned)
-    if len(before) != len(after):  # rows that differ by rounding alone have become the same
-        return plain
-    after = after - n_knots(learned) / effective_count(summary.weight)
-    if plain is None and any(column.ends.isfinite().any() for column in learned):
-        return learned if indistinct(after, before, weight, policy.map_errors) else plain
-    return plain if indistinct(before, after, weight, policy.map_errors) else learned
+    ended = plain is None and any(column.ends.isfinite().any() for column in learned)
+    errors = policy.map_errors if ended else -policy.map_errors
+    return learned if is_as_good(learned, after, before, weight, summary, errors) else plain

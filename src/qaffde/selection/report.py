@@ -18,13 +18,13 @@ def search_context(
     """Deadline, checkpoint and report of a search, as arguments of :class:`Search`."""
     file, known = run.file("search"), {}
     rows = z.rows, z.weight, z.labels
-    identity = fingerprint(rows=rows, parameters=parameters, seed=seed)
+    identity = {} if file is None else fingerprint(rows=rows, parameters=parameters, seed=seed)
     if file is not None and (saved := file.load(identity)) is not None:
         with file.restoring():
             known = {str(name): scores.double() for name, scores in saved["known"].items()}
 
     def report(name: str, value: float) -> None:
-        run.say(f"{run.seconds:6.1f} s  {name}: held-out log-likelihood {value:.5f}")
+        run.say(f"{name}: held-out log-likelihood {value:.5f}")
         if file is not None:
             file.save({"known": dict(known)}, identity)
 

@@ -225,9 +225,9 @@ class Search:
     :func:`time.monotonic`, changes the result.
     Rows of shape (n, d) are in the units of the plan; `labels` are the numbers of their classes.
     `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
-    is called after each other one. `values` are the mean held-out log-likelihoods, by name and
-    number of rows. Candidates are first compared on `rough` rows, the last ones on `fine` rows,
-    and base measures are chosen by `most`.
+    is called after each other one and each mixture. `values` are mean held-out log-likelihoods,
+    by name and number of rows. Candidates are first compared on `rough` rows, the last ones on
+    `fine` rows, and base measures are chosen by `most`.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Search:
         self.Z, self.weight, self.labels, self.judge = Z, weight, labels, judge
         self.policy, self.seed, self.deadline = policy, seed, deadline
         self.known = {} if known is None else known
-        self.report = report
+        self.report = report or (lambda name, mean: None)
         self.rough, self.fine = policy.rough_rows, policy.fine_rows
         many = Z.shape[1] > policy.max_box_columns and labels is None  # all depends on the mixture
         self.most = max(policy.max_mixture_rows, self.fine) if many else self.fine
@@ -319,7 +319,9 @@ class Search:
             self.fits |= {(spec, number): mixture for number, mixture in enumerate(mixtures)}
             log_p = [of.log_density(mixture) for of, mixture in zip(valid, mixtures, strict=True)]
             scores[spec] = torch.cat(log_p).clamp(min=-policy.worst)
-            return weighted_mean(scores[spec], weight)
+            mean = weighted_mean(scores[spec], weight)
+            self.report(f"{spec} alone ({self.n_rows(self.most)} rows)", mean)
+            return mean
 
         def simplest(specs: list[BaseSpec]) -> BaseSpec:
             alike = (spec for spec in specs if indistinct(scores[spec], scores[best], weight))
@@ -403,8 +405,7 @@ class Search:
         self._fitted(choice, 0)  # where `measure` begins, be the scores known or not
         if name not in self.known:
             self.known[name] = self._judged(choice, rows)
-            if self.report is not None:
-                self.report(name, weighted_mean(self.known[name], self.held_out_weight(rows)))
+            self.report(name, weighted_mean(self.known[name], self.held_out_weight(rows)))
         return self.known[name]
 
     def _judged(self, choice: Choice, rows: int) -> Tensor:

@@ -47,10 +47,10 @@ def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     """Mean w log ‖Ae‖² and its gradient in A, in one pass over the rows of E."""
     total, gradient = A.new_zeros((), dtype=torch.double), torch.zeros_like(A)
     for e, w in zip(E.split(BLOCK), weight.split(BLOCK), strict=True):
-        Y = e @ A.T
-        born = Y.square().sum(-1)
+        Y = A @ e.T  # (r, n)
+        born = Y.square().sum(0)
         total += w @ born.log()
-        gradient.addmm_((Y * (w / born)[:, None]).T, e)
+        gradient.addmm_(Y.mul_(w / born), e)
     return total / len(E), gradient * (2 / len(E))
 
 

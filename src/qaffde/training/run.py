@@ -58,7 +58,7 @@ class History:
 
 def print_progress(max_steps: int) -> Callable[[History], None]:
     """Report that prints a line for each evaluation of a training of so many steps."""
-    return lambda history: print(progress_line(history, max_steps))  # noqa: T201
+    return lambda history: print(progress_line(history, max_steps), flush=True)  # noqa: T201
 
 
 def progress_line(history: History, max_steps: int) -> str:
@@ -190,9 +190,10 @@ class Run:
         self.started = time.monotonic()
 
     def say(self, line: str) -> None:
-        """Print a line of progress, if that is asked for."""
+        """Print a line of progress after the seconds so far, if that is asked for."""
         if self.verbose:
-            print(line)  # noqa: T201
+            limit = "" if math.isinf(self.time_limit) else f" of {self.time_limit:.3g}"
+            print(f"{self.seconds:6.1f}{limit} s  {line}", flush=True)  # noqa: T201
 
     @property
     def seconds(self) -> float:

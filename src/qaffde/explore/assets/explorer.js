@@ -3,6 +3,7 @@
 import { BoxEnds, ColumnCard, fillAxes } from "./controls.js";
 import { curveLayout, drawCurve } from "./curve.js";
 import { Link, fetchModel } from "./link.js";
+import { drawPair } from "./pair.js";
 import { drawPlane, planeLayout } from "./plane.js";
 import { between, densityText, isCounted, numberText, percentText } from "./scales.js";
 
@@ -11,7 +12,7 @@ const byId = (id) => document.getElementById(id);
 const canvas = byId("figure");
 const ctx = canvas.getContext("2d");
 const state = { shown: [0], box: null, seed: 1, cross: null };
-let columns, cards, picture, asked, drawn, drag;
+let columns, cards, picture, asked, drawn, drag, files;
 
 const link = new Link({
   onPicture: (found, of) => {
@@ -89,6 +90,8 @@ const render = () => {
   drawn = { plane, area: layout.area, ...(plane ? drawPlane : drawCurve)(ctx, { picture, layout, theme, options, names, columns: shown }) };
   drawBox(theme);
   drawCross(theme);
+  byId("pair").hidden = !picture.other;
+  if (picture.other) byId("pair-note").textContent = drawPair(byId("beside"), { picture, width, theme, names, files, columns: shown });
   tell();
 };
 
@@ -162,7 +165,10 @@ const tell = () => {
     return `${shownText(k, middle)}, ${valueText(k, low)} to ${valueText(k, high)}`;
   });
   byId("quantiles").textContent = lines.join("\n");
-  if (state.box && picture.probability !== null) byId("probability").textContent = percentText(picture.probability, picture.draft);
+  if (state.box && picture.probability !== null) {
+    const both = [picture, picture.other].filter((one) => one && one.probability !== null);
+    byId("probability").textContent = both.map((one) => percentText(one.probability, picture.draft)).join(" | ");
+  }
   if (state.cross) {
     const places = state.cross.map((value, k) => shownText(asked.shown[k], value));
     byId("pointer").textContent = `${places.join("\n")}\ndensity = ${densityText(densityAtCross())}`;
@@ -271,8 +277,9 @@ const WORDS = { features: (n) => `${n} features`, rank: (n) => `rank ${n}`, base
 const start = async () => {
   const model = await fetchModel();
   columns = model.columns;
-  const { file, ...facts } = model.facts;
-  byId("title").textContent = file ?? "Density explorer";
+  const { file, second, ...facts } = model.facts;
+  files = [file, second];
+  byId("title").textContent = second ? `${file} and ${second}` : (file ?? "Density explorer");
   document.title = `${file ?? "Density"} – explorer`;
   const said = Object.entries(facts).map(([key, value]) => (WORDS[key] ?? String)(value));
   said.splice(1, 0, `${columns.length} column${columns.length === 1 ? "" : "s"}`);

@@ -12,6 +12,7 @@ const decode = (answer) => ({
   density: unpack(answer.density),
   sides: answer.sides.map(unpack),
   samples: unpack(answer.samples),
+  other: answer.other && decode(answer.other),
 });
 
 export const fetchModel = async () => {

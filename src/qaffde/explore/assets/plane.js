@@ -40,7 +40,7 @@ const clip = (ctx, { left, top, right, bottom }) => {
   ctx.clip();
 };
 
-const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }, smooth) => {
+export const drawColours = (ctx, { density, points: n }, { left, top, right, bottom }, smooth) => {
   if (image.width !== n) image.width = image.height = n;
   const pixels = new ImageData(n, n);
   const words = new Uint32Array(pixels.data.buffer);

@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde.nn.calculus.base_laws import NormalLaw, PartLaw, ProductLaw
+from qaffde.nn.calculus.inner_products import inner_product
 from qaffde.nn.calculus.mixture import (
     BornMixture,
     conditional_terms,
@@ -297,6 +298,33 @@ class FactoredMixture(PartsDensity):
             )
             value = (region[:, 1] - region[:, 0]) * c[0].real + 2 * (high - low).real
         return value.clamp(0, 1), torch.zeros_like(value)
+
+    def inner_product(
+        self, other: "FactoredMixture", codes: Mapping[int, int], lines: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """Integral of the product with a density of the same parts, and its error.
+
+        Neither may have waves over its other parts.
+
+        Parameters
+        ----------
+        other : FactoredMixture
+        codes : dict of {int: int}
+            Numbers of parts that have one code, and are not summed over.
+        lines : sequence of int
+            Of the lines; the other lines are integrated out of both densities first.
+        """
+        weights = torch.ones(1, 1, dtype=torch.float64)
+        for (part, factor), (_, law) in zip(self._others(), other._others(), strict=True):
+            if part in codes:
+                code = torch.tensor([codes[part]])
+                at = factor.log_values(code).exp().T * law.log_values(code).exp()
+            weights = weights * (at if part in codes else factor.overlaps(law))
+        if lines:
+            own, its = self._sum(lines, ()), other._sum(lines, ())
+            return inner_product(own, [its], weights)
+        masses = self.mixture.weights[:, None] * other.mixture.weights
+        return (masses * weights).sum(), torch.zeros((), dtype=torch.float64)
 
     def edges(self, part: int, *, plane: bool) -> Tensor:
         """Ends (k,) of panels of a line: quantiles, ends of its terms, and steps to the last."""

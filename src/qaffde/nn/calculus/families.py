@@ -28,19 +28,18 @@ class Family:
     Phases are start + slopes·x.
     """
 
-    terms: list[int]
     start: Tensor  # (H,)
     slopes: Tensor  # (H, k)
     exact: Form
     draft: Form
 
     @classmethod
-    def of(cls, term: Term, members: list[int]) -> "Family":
+    def of(cls, term: Term) -> "Family":
         """The family of the form of a term."""
         W, C = term.form.W, term.scale
         slopes = torch.linalg.solve_triangular(C, W, upper=False, left=False)
         start = term.form.b - slopes @ term.offset
-        return cls(members, start, slopes, *single_forms(term))
+        return cls(start, slopes, *single_forms(term))
 
     @property
     def nbytes(self) -> int:

@@ -11,9 +11,10 @@ nodes of a grid and between them by splines. Along a single column all integrals
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
 from qaffde.functional.chebyshev import antiderivative
+from qaffde.nn.calculus.bases import Bases
 from qaffde.nn.calculus.column_series import density_series, nodes_of
 from qaffde.nn.calculus.families import Family
 from qaffde.nn.calculus.integrals import Column, ColumnIntegral, legendre
@@ -80,14 +82,15 @@ class Slices:
             term if term.form.W.any() else replace(term, log_coefficient=term.log_mass, form=one)
             for term in density.terms
         ]
-        groups: dict[int, list[int]] = {}
-        for k, term in enumerate(terms):
-            groups.setdefault(id(term.form.coefficients), []).append(k)
-        self.families = [Family.of(terms[members[0]], members) for members in groups.values()]
-        self.laws = [term.law for term in terms]
-        self.log_coefficients = torch.stack([term.log_coefficient for term in terms])
-        self.offsets = torch.stack([term.offset for term in terms])
-        self.scales = torch.stack([term.scale for term in terms])
+        groups: dict[int, list[Term]] = {}
+        for term in terms:
+            groups.setdefault(id(term.form.coefficients), []).append(term)
+        self.families = [Family.of(members[0]) for members in groups.values()]
+        laws: dict[type, list[tuple[int, Term]]] = {}
+        for k, members in enumerate(groups.values()):
+            for term in members:
+                laws.setdefault(type(term.law), []).append((k, term))
+        self.bases = [Bases.of(pairs) for pairs in laws.values()]
 
     @property
     def nbytes(self) -> int:
@@ -101,13 +104,14 @@ class Slices:
             if float(log_slope) == -math.inf:
                 return False
             given = given[0]
-        return float(self._log_weights(given)[0].max()) > FAR
+        return max(float(bases.log_weight.max()) for bases in self._at(given)) > FAR
 
     def column(self, given: Tensor, check: Check = nothing) -> "Column":
         """Exact distribution of the only column that is shown."""
         given = self._placed(given)
+        kept, log_scale = self._given(given)
         parts = []
-        for k, base in self._given(given):
+        for k, base in _each(kept):
             check()
             family = self.families[k]
             slope = family.slopes[:, -1:].abs().amax() * base.scale
@@ -117,7 +121,7 @@ class Slices:
             series = antiderivative(base.log_coefficient.exp() * density)
             parts.append(ColumnIntegral(base, series))
         maps = None if self.columns is None else self._maps(-1, None)
-        return Column(parts, float(self._log_weights(given)[0].max()), maps)
+        return Column(parts, log_scale, maps)
 
     def probability(
         self, given: Tensor, log_mass: float, box: Sequence[Ends], check: Check = nothing
@@ -130,7 +134,7 @@ class Slices:
         if self.columns is not None:
             bounds = self._maps(len(given), None).edges(bounds)
         given = self._placed(given)
-        for k, base in self._given(given, log_mass):
+        for k, base in _each(self._given(given, log_mass)[0]):
             check()
             family = self.families[k]
             spread, steep = base.scale.diagonal(), torch.zeros_like(base.offset)
@@ -172,9 +176,9 @@ class Slices:
             spans = [_finite_ends(place) for place in placed]
             given, fine = self._placed(given), FINER * n_cells
             edges = [cell_edges(*span, fine) for span in spans]
-        parts = torch.zeros(len(self.families), *[fine + 2] * len(ends), dtype=torch.float64)
-        for k, base in self._given(given, draft=draft):
-            parts[k] += base.log_coefficient.exp() * base_masses(base, edges)
+        kept = self._given(given, draft=draft)[0]
+        parts = sum(bases.masses(edges, len(self.families), draft=draft) for bases in kept)
+        assert isinstance(parts, Tensor)
         mass = parts.sum(0)
         floor = FAINT[draft] * min(float(mass.max()), PEAKED * float(mass.mean()))
         seen = (parts >= floor).double()
@@ -235,32 +239,27 @@ class Slices:
         z: Tensor = self._maps(0, len(given))(given[None])[0][0]
         return z
 
+    def _at(self, given: Tensor) -> list[Bases]:
+        """Bases of the columns shown."""
+        return [bases.condition(given) for bases in self.bases]
+
     def _given(
         self, given: Tensor, log_mass: float | None = None, *, draft: bool = False
-    ) -> Iterator[tuple[int, Term]]:
-        """Number of the family, and base of the columns shown, of each term that matters.
+    ) -> tuple[list[Bases], float]:
+        """Bases of the columns shown, all but those that have a faint share together.
 
-        Coefficients are relative to `log_mass`, or to the largest.
+        Their weights are relative to `log_mass`, or to the largest: the second value.
         """
-        t, (log_weights, u) = len(given), self._log_weights(given)
-        top = float(log_weights.max())
-        relative = log_weights - (top if log_mass is None else log_mass)
-        one = constant_form(self.offsets.shape[1] - t)
-        for k, family in enumerate(self.families):
-            for j in family.terms:
-                if log_weights[j] >= top + math.log(FAINT[draft]):
-                    offset, C = self.offsets[j, t:], self.scales[j, t:]
-                    offset = offset + C[:, :t] @ u[j]
-                    yield k, Term(relative[j], self.laws[j], offset, C[:, t:], one)
+        found = self._at(given)
+        order = torch.cat([bases.log_weight for bases in found]).sort().values
+        faint = int((order.softmax(0).cumsum(0) < FAINT[draft]).sum())
+        log_scale = float(order[-1]) if log_mass is None else log_mass
+        return [bases.above(float(order[faint]), log_scale) for bases in found], log_scale
 
-    def _log_weights(self, given: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithm (K,) of each base at the columns given, and its coordinates u (K, t) there."""
-        t = len(given)
-        centered, C = given - self.offsets[:, :t], self.scales[:, :t, :t]
-        u = torch.linalg.solve_triangular(C, centered[..., None], upper=False)[..., 0]
-        log_volume = C.diagonal(dim1=1, dim2=2).abs().log().sum(1)
-        log_base = [law.log_density(v) for law, v in zip(self.laws, u, strict=True)]
-        return self.log_coefficients + torch.stack(log_base) - log_volume, u
+
+def _each(kept: Iterable[Bases]) -> Iterator[tuple[int, Term]]:
+    """Number of the family, and base, of each term."""
+    return chain.from_iterable(bases.each() for bases in kept)
 
 
 @dataclass(frozen=True)
@@ -319,26 +318,6 @@ def _overlaps(edges: Tensor, fine: Tensor) -> Tensor:
     return below.diff(dim=0)
 
 
-def base_masses(base: Term, edges: Sequence[Tensor]) -> Tensor:
-    """Masses of the cells between edges of one or two columns, under the law of a base.
-
-    Where the second column depends on the first, it is taken for a Gaussian in each strip of the
-    first: about the median there, and as wide as it is there.
-    """
-    C = base.scale
-    u = (edges[0] - base.offset[0]) / C[0, 0]
-    levels = u.new_tensor([[0.16], [0.5], [0.84]])
-    (low, middle, high), first = base.law.between(u[:-1], u[1:], levels)
-    if len(edges) == 1:
-        return first
-    if not bool(C[1, 0]):
-        v = (edges[1] - base.offset[1]) / C[1, 1]
-        return torch.outer(first, base.law.between(v[:-1], v[1:], v.new_tensor(0.5))[1])
-    mean = base.offset[1] + C[1, 0] * middle
-    width = torch.hypot(C[1, 1], C[1, 0] * (high - low) / 2)
-    return first[:, None] * torch.special.ndtr((edges[1] - mean[:, None]) / width[:, None]).diff()
-
-
 def _quadrature(
     base: Term, low: Tensor, high: Tensor, sizes: Sequence[int]
 ) -> tuple[list[Tensor], Tensor]:
@@ -351,7 +330,7 @@ def _quadrature(
         ends = list(zip(low.tolist(), high.tolist(), strict=True))
         edges = [cell_edges(*pair, RIDGE_CELLS) for pair in ends]
         axes = [(edge[1:-2] + edge[2:-1]) / 2 for edge in edges]
-        return axes, base_masses(base, edges)[1:-1, 1:-1].flatten()
+        return axes, Bases.of([(0, base)]).masses(edges, 1)[0, 1:-1, 1:-1].flatten()
     rules = [legendre(n, a, b) for n, a, b in zip(sizes, low, high, strict=True)]
     axes = [nodes for nodes, _ in rules]
     points, weights = (torch.cartesian_prod(*parts) for parts in zip(*rules, strict=True))

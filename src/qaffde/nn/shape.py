@@ -1,0 +1,179 @@
+r"""The shape of a log-density: its derivatives, its modes and their basins.
+
+Modes are the ends of ascents by Newton's method with absolute curvatures (Dauphin et al., 2014),
+which leaves saddle points, from draws of the density. Two modes are joined at the highest saddle
+on a path between them, and the prominence of a mode is how far it rises over the saddle to a
+higher one: its persistence (Chazal et al., 2013). Ripples of an estimate have little of it.
+"""
+
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from qaffde.nn.base import Density
+
+MAX_STEPS, HALVINGS = 200, 12
+CONVERGED, SAME = 1e-7, 1e-3
+"""Steps that end an ascent, and ends that are one mode, in deviations of the draws."""
+LONGEST = 0.5
+"""Step of an ascent, in deviations of the draws."""
+FLAT = 1e-6
+"""Curvature, in squared deviations, that counts as this much."""
+NEIGHBORS = 12
+"""Of a draw, on paths between modes."""
+PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where the density on an edge of a path is looked at."""
+SADDLE_STEPS, STEP = 40, 0.01
+"""Of a walk to a saddle, and deviations to its sides from where one ascends."""
+
+Edges = list[tuple[float, int, int]]
+"""Heights of saddles, and the two modes that each joins."""
+
+
+def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-density (n,), its gradient (n, d) and Hessian (n, d, d) at x of shape (n, d)."""
+    with torch.enable_grad():
+        z = x.detach().clone().requires_grad_()
+        log_p = density.log_prob(z)
+        (slope,) = torch.autograd.grad(log_p.sum(), z, create_graph=True)
+        rows = [torch.autograd.grad(s.sum(), z, retain_graph=True)[0] for s in slope.T]
+    return log_p.detach(), slope.detach(), torch.stack(rows, 1)
+
+
+def newton_step(
+    slope: Tensor, curvature: Tensor, unit: Tensor, *, down: int = 0, longest: float = LONGEST
+) -> Tensor:
+    """Steps (n, d) up, but down along the `down` directions of the largest curvature."""
+    lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
+    along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
+    along[:, len(unit) - down :] *= -1
+    step = (V @ along[..., None])[..., 0]
+    return step * (longest / step.norm(dim=1, keepdim=True).clamp(min=longest)) * unit
+
+
+def ascend(density: Density, x: Tensor, unit: Tensor) -> Tensor:
+    """Ends (n, d) of ascents from x of shape (n, d); `unit` (d,) are deviations of columns."""
+    x, moving = x.clone(), torch.arange(len(x))
+    for _ in range(MAX_STEPS):
+        start = x[moving]
+        log_p, slope, curvature = derivatives(density, start)
+        step = newton_step(slope, curvature, unit)
+        open_rows = torch.arange(len(moving))
+        for _ in range(HALVINGS):
+            trial = start[open_rows] + step[open_rows]
+            better = density.log_prob(trial) > log_p[open_rows]
+            x[moving[open_rows[better]]] = trial[better]
+            open_rows, step = open_rows[~better], step / 2
+            if not len(open_rows):
+                break
+        moving = moving[((x[moving] - start) / unit).norm(dim=1) > CONVERGED]
+        if not len(moving):
+            break
+    return x
+
+
+def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    """Ends (n, d) of walks from x (n, d) to saddles, and the way (n, d) that rises there."""
+    for _ in range(SADDLE_STEPS):
+        _, slope, curvature = derivatives(density, x)
+        x = x + newton_step(slope, curvature, unit, down=1, longest=LONGEST / 5)
+    curvature = derivatives(density, x)[2]
+    return x, torch.linalg.eigh(curvature * unit[:, None] * unit)[1][..., -1] * unit
+
+
+def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:
+    """Numbers (n,) of the different ones among ends (n, d), the highest first."""
+    label = torch.full((len(ends),), -1)
+    for row in log_p.argsort(descending=True).tolist():
+        if label[row] < 0:
+            near = ((ends - ends[row]) / unit).norm(dim=1) < SAME
+            label[near & (label < 0)] = int(label.max()) + 1
+    return label
+
+
+def saddles(density: Density, x: Tensor, basin: Tensor, peaks: Tensor, unit: Tensor) -> Edges:
+    """Heights of the saddles between basins (n,) of draws x (n, d), the highest first.
+
+    The best edge between neighbors of two basins is below their saddle, from where a walk to the
+    saddle begins. It counts if one ascends from it to these two peaks (K, d).
+    """
+    scaled = (x / unit).numpy()
+    near = torch.from_numpy(cKDTree(scaled).query(scaled, min(NEIGHBORS + 1, len(x)))[1])
+    first, second = torch.arange(len(x)).repeat_interleave(near.shape[1]), near.flatten()
+    cross = basin[first] != basin[second]
+    first, second = first[cross], second[cross]
+    if not len(first):
+        return []
+    places = torch.stack([torch.lerp(x[first], x[second], share) for share in PLACES])
+    heights = torch.stack([density.log_prob(place) for place in places])
+    lowest, at = heights.min(0)
+    pairs, group = (
+        torch.stack([basin[first], basin[second]], 1)
+        .sort(1)
+        .values.unique(dim=0, return_inverse=True)
+    )
+    best = torch.stack(
+        [lowest.masked_fill(group != k, -torch.inf).argmax() for k in range(len(pairs))]
+    )
+    found, way = saddle(density, places[at[best], best], unit)
+    sides = [ascend(density, found + side * STEP * way, unit) for side in (-1, 1)]
+    reached = torch.stack([torch.cdist(end / unit, peaks / unit).argmin(1) for end in sides], 1)
+    agrees = (reached.sort(1).values == pairs).all(1)
+    height = torch.where(agrees, density.log_prob(found), lowest[best])
+    height = torch.maximum(height.nan_to_num(-torch.inf), lowest[best])
+    edges = zip(height.tolist(), *pairs.T.tolist(), strict=True)
+    return sorted(edges, reverse=True)
+
+
+def persistence(height: list[float], edges: Edges, least: float) -> tuple[list[int], list[float]]:
+    """Mode that each mode belongs to, and prominences of those that stay.
+
+    Parameters
+    ----------
+    height : list of K floats
+        Log-densities of modes.
+    edges : list of (height, mode, mode)
+        Saddles, the highest first.
+    least : float
+        Prominence below which a mode belongs to the higher one behind its saddle.
+
+    Examples
+    --------
+    >>> persistence([3.0, 2.0, 2.5], [(1.5, 0, 1), (0.5, 1, 2)], least=1.0)
+    ([0, 0, 2], [inf, 0.5, 2.0])
+    """
+    root, kept = list(range(len(height))), list(range(len(height)))
+    prominence = [float("inf")] * len(height)
+    for level, *pair in edges:
+        low, high = sorted(pair, key=lambda k: height[_top(root, k)])
+        peak, summit = _top(root, low), _top(root, high)
+        if peak != summit:
+            root[peak], prominence[peak] = summit, height[peak] - level
+            if prominence[peak] < least:
+                kept[_top(kept, peak)] = _top(kept, high)
+    return [_top(kept, k) for k in range(len(height))], prominence
+
+
+def without_light(owner: list[int], mass: list[float], edges: Edges, least: float) -> list[int]:
+    """Mode that each mode belongs to, once those of less than a mass join their neighbors.
+
+    Examples
+    --------
+    >>> without_light([0, 1, 1], [0.9, 0.02, 0.01], [(1.5, 0, 1)], least=0.05)
+    [0, 0, 0]
+    """
+    owner, held = list(owner), [0.0] * len(owner)
+    for k, m in enumerate(mass):
+        held[owner[k]] += m
+    for k in sorted(set(owner), key=lambda k: held[k]):
+        ways = ((_top(owner, a), _top(owner, b)) for _, a, b in edges)
+        other = next((a if b == k else b for a, b in ways if k in (a, b) and a != b), k)
+        if held[k] < least and other != k:
+            owner[k], held[other] = other, held[other] + held[k]
+    return [_top(owner, k) for k in range(len(owner))]
+
+
+def _top(root: list[int], k: int) -> int:
+    while root[k] != k:
+        k = root[k]
+    return k
