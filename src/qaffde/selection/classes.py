@@ -19,6 +19,7 @@ from qaffde.selection.policy import (
     EXACT,
     LEAST_NOISE,
     NEGLIGIBLE,
+    USUAL_TOLERANCE,
     SelectionPolicy,
 )
 from qaffde.selection.search import Choice, Search, Split, fixed
@@ -83,7 +84,7 @@ def of_codes(
 class Classes(Method):
     """Densities of classes: candidates, judged by held-out classes or, if generative, rows."""
 
-    usual_tolerance = 1e-7
+    usual_tolerance = USUAL_TOLERANCE
     rules = ("auto",)
 
     def __init__(

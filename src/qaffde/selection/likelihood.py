@@ -9,6 +9,7 @@ from qaffde.nn import BaseMeasure, DensityMatrix
 from qaffde.parameters import ComputeConfig
 from qaffde.selection.base_measure import BaseSpec
 from qaffde.selection.plan import Fitted, Plan, background_weight
+from qaffde.selection.policy import DEFAULT_POLICY, USUAL_TOLERANCE
 from qaffde.selection.search import Choice, Move, Search, Split, fixed, wider
 from qaffde.selection.selector import METHODS, Method
 from qaffde.selection.summary import Summary
@@ -39,7 +40,7 @@ def bare(choice: Choice) -> Choice:
 class Likelihood(Method):
     """Maximum likelihood: the density matrix solves a convex problem."""
 
-    usual_tolerance = 1e-7
+    usual_tolerance = USUAL_TOLERANCE
 
     def scores(self, measure: BaseMeasure, choice: Choice, split: Split) -> Tensor:
         """Held-out log-densities after a short training with frozen features."""
@@ -185,7 +186,7 @@ def maximized_table(
     if not plan.has_waves:
         return plan.read(sums), []
     base, generator = plan.table_base(sums), torch.Generator().manual_seed(seed)
-    rows = FilledRows.of(base, plan.standardize(X), weight, generator)
+    rows = FilledRows.of(base, plan.standardize(X), weight, DEFAULT_POLICY, generator)
     inner, history = replace(plan, measure=base), list[History]()
     space, state, first = maximized_state(inner, rows.x, rows.weight, training, compute, seed, run)
     history.append(first)

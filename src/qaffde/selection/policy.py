@@ -138,6 +138,9 @@ class SelectionPolicy:
     few_wave_rows, wave_ridge_rows : int, float, default=1000, 3.0
         With fewer rows to fit to, waves over the parts of a table are not tried; their ridge
         begins at the second number over n.
+    gap_draws, drawn_rows, gap_rounds : int, default=5, 65_536, 2
+        Draws that stand for a row with gaps under waves, and for all of them together, at most,
+        and rounds of expectation–maximization over them.
     choice_shares : tuple of float, default=(1/6, 1/6, 1/3)
         Of :func:`qaffde.fit`, as all that begins with `choice`: shares of the time limit for
         `QAFFDE`, `QAFFDESGD` and `QAFFDETensorTrain`, the last of which may be left out; what is
@@ -265,6 +268,9 @@ class SelectionPolicy:
     code_widths: tuple[float, ...] = (0.01, 0.5, 1.0, 2.0)
     few_wave_rows: int = 1000
     wave_ridge_rows: float = 3.0
+    gap_draws: int = 5
+    drawn_rows: int = 65_536
+    gap_rounds: int = 2
     # qaffde.fit
     choice_shares: tuple[float, ...] = (1 / 6, 1 / 6, 1 / 3)
     choice_rows: int = 50
@@ -335,6 +341,10 @@ SAMPLE_ROWS = 100_000
 """Rows of the sample of a summary, which a plan is selected on."""
 MANY_ROWS = 1_000_000
 """Rows of a stream that are trained on."""
+USUAL_TOLERANCE = 1e-7
+"""Eigenvalues of G below this share of the largest count as zero in maximum likelihood."""
+DRAWN_TERMS = 2**24
+"""Rows times components that are drawn at once."""
 CACHED_TERMS = 2**17
 """Numbers of components times rows that stay in cache."""
 LOG_NOTHING = -80.0

@@ -23,22 +23,11 @@ from qaffde.nn.parts import MAX_TURNS
 from qaffde.parameters import ComputeConfig
 from qaffde.selection.base_measure import constant_feature
 from qaffde.selection.plan import Plan
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.policy import DRAWN_TERMS, SelectionPolicy
 from qaffde.selection.search import Trial, indistinct, weighted_mean
 from qaffde.selection.table_mixture import TableMixture, TableRows
 from qaffde.training.likelihood import approximate_state, whiten
 from qaffde.training.run import Run
-
-TOLERANCE = 1e-7
-"""Eigenvalues of G below this share of the largest count as zero."""
-MOST_DRAWS, DRAWN_ROWS = 5, 1 << 16
-"""Draws for a row with gaps, and all of them together, at most."""
-ROUNDS = 2
-"""Of expectation–maximization."""
-BLOCK = 1 << 24
-"""Rows times components of the mixture that are drawn at once."""
-SPREAD = math.sqrt(2)
-"""Deviations of a standard normal number in a frequency times its bandwidth."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +40,21 @@ class FilledRows:
 
     @classmethod
     def of(
-        cls, base: BaseMeasure, x: Tensor, weight: Tensor, generator: Generator
+        cls,
+        base: BaseMeasure,
+        x: Tensor,
+        weight: Tensor,
+        policy: SelectionPolicy,
+        generator: Generator,
     ) -> "FilledRows":
         """Draws from the base measure given the rest of the row in place of gaps."""
         gaps = x.isnan().any(1)
-        most = DRAWN_ROWS // max(int(gaps.sum()), 1)
-        copies = torch.where(gaps, max(1, min(MOST_DRAWS, most)), 1)
+        most = policy.drawn_rows // max(int(gaps.sum()), 1)
+        copies = torch.where(gaps, max(1, min(policy.gap_draws, most)), 1)
         number = torch.arange(len(x)).repeat_interleave(copies)
         one = torch.ones(1, 1, dtype=torch.float64)
         density = expand(BornDensity(constant_feature(x.shape[1]), one, base))
-        blocks = x[number].split(max(1, BLOCK // base.width))
+        blocks = x[number].split(max(1, DRAWN_TERMS // base.width))
         filled = [density.fill(block, generator) for block in blocks]
         return cls(torch.cat(filled), (weight / copies)[number], number)
 
@@ -90,7 +84,7 @@ def wave_features(mixture: TableMixture, h: float, n: int, seed: int) -> Fourier
         if part.kind == "circle":
             W[:, k] = 2 * math.pi * (W[:, k] / (2 * math.pi)).round().clamp(-MAX_TURNS, MAX_TURNS)
         elif part.kind == "codes" and not next(laws).has_order:
-            share = 2 * torch.special.ndtr(W[:, k] * bandwidth[k] * SPREAD) - 1
+            share = 2 * torch.special.ndtr(W[:, k] * bandwidth[k] * math.sqrt(2)) - 1
             wave = 1 + (share * (part.size - 1)).floor()
             W[:, k] = 2 * math.pi / part.size * torch.where(share < 0, 0, wave)
     zero, one = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
@@ -140,7 +134,7 @@ class WaveSearch:
         phi, weight = space.values(train.x), train.weight / train.weight.mean()
         rank = space.resolve_rank(wave_rank(features.n_dims, policy))
         state = space.start_from(phi, weight, rank)
-        for _ in range(ROUNDS):
+        for _ in range(policy.gap_rounds):
             weight = train.weight / train.weight.mean()
             state = approximate_state(space, state, phi, weight, policy.judge_iterations)
             train = train.reweighted(space.log_square(state, phi).cpu())
@@ -194,8 +188,8 @@ def with_waves(
     most = round(policy.valid_share * policy.rough_rows)
     judged, fitted = judged.select(slice(most)), fitted.select(slice(policy.rough_rows - most))
     base, generator, trials = mixture.base(), torch.Generator().manual_seed(seed), list[Trial]()
-    train = FilledRows.of(base, fitted.x, fitted.weight, generator)
-    valid = FilledRows.of(base, judged.x, judged.weight, generator)
+    train = FilledRows.of(base, fitted.x, fitted.weight, policy, generator)
+    valid = FilledRows.of(base, judged.x, judged.weight, policy, generator)
 
     def report(waves: Waves, gain: float) -> None:
         value, n = alone.log_likelihood + gain, len(fitted.x) + len(judged.x)

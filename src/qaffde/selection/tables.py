@@ -19,12 +19,12 @@ from qaffde.parameters import ComputeConfig
 from qaffde.schema import Schema
 from qaffde.selection.base_measure import Shape, constant_feature, spec_of
 from qaffde.selection.plan import ModelSpec, Plan
-from qaffde.selection.policy import SelectionPolicy
+from qaffde.selection.policy import USUAL_TOLERANCE, SelectionPolicy
 from qaffde.selection.search import Trial, best_shape, fixed, weighted_mean
 from qaffde.selection.summary import Summary
 from qaffde.selection.table_columns import line_units, table_columns
 from qaffde.selection.table_mixture import CodeLaw, TableMixture, TableRows, fit_table_mixture
-from qaffde.selection.table_waves import TOLERANCE, with_waves
+from qaffde.selection.table_waves import with_waves
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run, hold_out
 
@@ -86,7 +86,7 @@ def select_mixture(
         min_trace=policy.min_trace,
         background=policy.background,
         background_spread=policy.background_spread,
-        tolerance=fixed(policy.tolerance) or TOLERANCE,
+        tolerance=fixed(policy.tolerance) or USUAL_TOLERANCE,
         n_rows=len(X),
         trials=tuple(replace(trial, chosen=trial.name == best.chosen) for trial in trials),
         columns=best.units.columns,
