@@ -302,3 +302,27 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
 
 def test_version(qaffde):
     assert qaffde("--version").out == f"{__version__}\n"
+
+
+def test_a_table_of_another_country(qaffde, tmp_path):
+    rng = np.random.default_rng(0)
+    member = rng.integers(2, size=200) > 0
+    table = pd.DataFrame({"spend": rng.gamma(2, 900, 200).round(2), "member": member})
+    table["city"] = rng.choice(["Bogotá", "Cali"], 200)
+    own = table.assign(spend=[f"£ {v:,}".translate({44: 46, 46: 44}) for v in table["spend"]])
+    own["member"] = np.where(member, "Yes", "no")
+    own.to_csv(tmp_path / "own.csv", sep=";", index=False, encoding="latin-1")
+    QAFFDE(random_state=0).fit(table).save(tmp_path / "m")
+    data = [tmp_path / "own.csv", "--json"]
+    assert "say --encoding latin-1" in qaffde("score", tmp_path / "m", *data).err
+    data += ["--encoding", "latin-1"]
+    assert "say --decimal , and otherwise" in qaffde("score", tmp_path / "m", *data).err
+    found = qaffde("score", tmp_path / "m", *data, "--decimal", ",").json
+    assert found["mean_log_density"] == pytest.approx(load(tmp_path / "m").score(table))
+    fitted = qaffde("fit", *data, "--decimal", ",", "-o", tmp_path / "n", "--method", "qaffde")
+    assert fitted.json["kinds"] == [
+        "real",
+        "category of 2: Yes, no",
+        "category of 2: Bogotá, Cali",
+    ]
+    assert "column 'spend' is text such as '£ " in fitted.err

@@ -9,7 +9,18 @@ from typer import Option
 
 from qaffde.cli.fit import note_missing
 from qaffde.cli.inputs import load_model, open_data, rows_for_model
-from qaffde.cli.options import Columns, Data, Header, Json, Missing, MissingScore, Model, Seed
+from qaffde.cli.options import (
+    Columns,
+    Data,
+    Decimal,
+    Encoding,
+    Header,
+    Json,
+    Missing,
+    MissingScore,
+    Model,
+    Seed,
+)
 from qaffde.cli.options import TableOut as Output
 from qaffde.cli.output import note, print_facts, progress, usage
 from qaffde.cli.sinks import open_sink
@@ -29,6 +40,8 @@ def score(
     columns: Columns = None,
     missing: MissingScore = Missing.error,
     header: Header = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     json: Json = False,
 ) -> None:
     """Write the rows of DATA with a column log_density.
@@ -36,7 +49,7 @@ def score(
     With --json and no -o, only a summary is printed.
     """
     density, total, low, high = load_model(model), 0.0, np.inf, -np.inf
-    source = open_data(data, header=header)
+    source = open_data(data, header=header, decimal=decimal, encoding=encoding)
     with open_sink(output, model, data, json=json) as write, source as table:
         rows = rows_for_model(table, density, columns, missing)
         for batch, log_p in scored(density, rows, LOG_DENSITY):
@@ -77,6 +90,8 @@ def anomalies(
     columns: Columns = None,
     missing: MissingScore = Missing.error,
     header: Header = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -88,7 +103,7 @@ def anomalies(
             raise usage(f"{name} must lie between 0 and 1, got {share}")
     found: list[dict[str, Any]] = []
     density, n_anomalies, limit = load_model(model), 0, threshold
-    source = open_data(data, header=header)
+    source = open_data(data, header=header, decimal=decimal, encoding=encoding)
     with open_sink(output, model, data, json=json) as write, source as table:
         rows = rows_for_model(table, density, columns, missing)
         if fraction is not None:
