@@ -265,6 +265,26 @@ def test_info(qaffde, model, tmp_path):
     assert qaffde("info", tmp_path / "unfitted", "--json").json["fitted"] is False
 
 
+def test_info_of_a_table(qaffde, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"city": rng.choice(["Bogotá", "Cali"], 300, p=[0.7, 0.3])})
+    table["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 60, 300), unit="D")
+    table["spend"] = rng.normal(5, 1, 300)
+    fit = QAFFDE(random_state=0).fit(table)
+    fit.save(tmp_path / "m")
+    facts = qaffde("info", tmp_path / "m", "--json").json
+    assert facts["selected_on_rows"] == 300
+    share = (table["city"] == "Bogotá").mean()
+    assert facts["quantiles"]["city"][0].split() == ["Bogotá", f"{100 * share:.3g}", "%"]
+    assert facts["quantiles"]["day"][2].startswith("2024-0")
+    median = fit.marginal(["spend"]).ppf(0.5)
+    assert facts["quantiles"]["spend"][2] == pytest.approx(median, abs=1e-6)
+    given = fit.condition({"city": "Cali"}).condition({"spend": 5.5})
+    given.save(tmp_path / "given")
+    assert load(tmp_path / "given").given == given.given == "city = Cali, spend = 5.5"
+    assert "given         city = Cali, spend = 5.5\n" in qaffde("info", tmp_path / "given").out
+
+
 def test_compare(qaffde, frame, write, tmp_path):
     data = write(frame, tmp_path / "data.csv")
     arguments = ["compare", data, "--methods", "gmm,kde,qaffde", "--max-rows", 100]
