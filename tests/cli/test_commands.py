@@ -177,9 +177,10 @@ def test_anomalies(qaffde, model, frame, write, tmp_path):
     data = write(odd, tmp_path / "data.csv")
     listed = qaffde("anomalies", model, data, "--fraction", 0.01)
     table = pd.read_csv(io.StringIO(listed.out))
-    assert list(table) == ["x", "y", "row", "log_density"]
+    assert list(table) == ["x", "y", "row", "log_density", "reason"]
     assert len(table) == 2
-    assert 200 in set(table["row"])
+    assert table["row"][0] == 200
+    assert table["log_density"].is_monotonic_increasing
     assert listed.err.startswith("note: 2 of 201 rows have a log-density below")
     everything = qaffde(
         "anomalies", model, data, "--all", "--threshold", -8, "--json", "-o", tmp_path / "o.npz"
@@ -188,13 +189,57 @@ def test_anomalies(qaffde, model, frame, write, tmp_path):
     assert judged["anomaly"].sum() == everything.json["anomalies"] > 0
     assert ((judged["log_density"] < -8) == judged["anomaly"]).all()
     natural = qaffde("anomalies", model, data, "--json").json
-    assert natural["found"][-1]["row"] == 200
+    assert natural["found"][0]["row"] == 200
     assert natural["threshold"] == pytest.approx(
         qaffde("anomalies", model, data, "--false-alarms", 0.01, "--json").json["threshold"]
     )
     none = qaffde("anomalies", model, data, "--threshold", -1e9, "-o", tmp_path / "none.csv")
     assert none.code == 0
-    assert (tmp_path / "none.csv").read_text() == "x,y,row,log_density\n"
+    assert (tmp_path / "none.csv").read_text() == "x,y,row,log_density,reason\n"
+
+
+def test_anomalies_have_reasons(qaffde, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500)
+    table = pd.DataFrame({"x": x, "y": x + 0.2 * rng.normal(size=500), "z": rng.normal(size=500)})
+    table["city"] = rng.choice(["Bogotá", "Cali"], 500)
+    QAFFDE(random_state=0).fit(table).save(tmp_path / "m")
+    odd = table.head(3).assign(x=0.0, y=0.0, z=0.0)
+    odd.loc[0, "z"] = 5.0  # unlikely whatever the others are
+    odd.loc[1, "y"] = 1.5  # likely by itself, but not given x
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    arguments = ["anomalies", tmp_path / "m", tmp_path / "odd.csv", "--threshold", -6, "--json"]
+    found = {row["row"]: row["reason"] for row in qaffde(*arguments).json["found"]}
+    assert found.keys() == {0, 1}
+    assert found[0].startswith("z (-")
+    assert "," not in found[0]
+    assert {part.split(" (")[0] for part in found[1].split(", ")} == {"x", "y"}
+    listed = qaffde(*arguments[:-1], "--all")
+    reasons = pd.read_csv(io.StringIO(listed.out))["reason"]
+    assert reasons[:2].tolist() == [found[0], found[1]]
+    assert pd.isna(reasons[2])
+
+
+def test_reasons_are_left_out_where_a_model_has_no_conditionals(qaffde, frame, tmp_path):
+    QAFFDE(16, 0.8, base_measure="kernel").fit(frame).save(tmp_path / "m")
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    listed = qaffde("anomalies", tmp_path / "m", tmp_path / "data.csv", "--fraction", 0.1)
+    assert listed.out.startswith("x,y,row,log_density\n")
+    assert listed.err.count("no reasons") == 1
+
+
+def test_scores_are_summed_up(qaffde, model, frame, write, tmp_path):
+    data = write(frame, tmp_path / "data.csv")
+    log_p = load(model).score_samples(frame)
+    done = qaffde("score", model, data, "-o", tmp_path / "scored.csv")
+    mean, median = log_p.mean(), np.median(log_p)
+    assert done.err.startswith(
+        f"note: 200 rows, 0 of them impossible; log-density: mean {mean:.4g}"
+    )
+    assert f"50 % {median:.4g}" in done.err
+    found = qaffde("score", model, data, "--json").json
+    assert found["quantiles"]["0.5"] == pytest.approx(median)
+    assert found["impossible"] == 0
 
 
 def test_anomalies_of_a_detector(qaffde, frame, write, tmp_path):
@@ -220,6 +265,26 @@ def test_info(qaffde, model, tmp_path):
     assert "effective_rank" in qaffde("info", model).out
     QAFFDE().save(tmp_path / "unfitted")
     assert qaffde("info", tmp_path / "unfitted", "--json").json["fitted"] is False
+
+
+def test_info_of_a_table(qaffde, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"city": rng.choice(["Bogotá", "Cali"], 300, p=[0.7, 0.3])})
+    table["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 60, 300), unit="D")
+    table["spend"] = rng.normal(5, 1, 300)
+    fit = QAFFDE(random_state=0).fit(table)
+    fit.save(tmp_path / "m")
+    facts = qaffde("info", tmp_path / "m", "--json").json
+    assert facts["selected_on_rows"] == 300
+    share = (table["city"] == "Bogotá").mean()
+    assert facts["quantiles"]["city"][0].split() == ["Bogotá", f"{100 * share:.3g}", "%"]
+    assert facts["quantiles"]["day"][2].startswith("2024-0")
+    median = fit.marginal(["spend"]).ppf(0.5)
+    assert facts["quantiles"]["spend"][2] == pytest.approx(median, abs=1e-6)
+    given = fit.condition({"city": "Cali"}).condition({"spend": 5.5})
+    given.save(tmp_path / "given")
+    assert load(tmp_path / "given").given == given.given == "city = Cali, spend = 5.5"
+    assert "given         city = Cali, spend = 5.5\n" in qaffde("info", tmp_path / "given").out
 
 
 def test_compare(qaffde, frame, write, tmp_path):
@@ -351,3 +416,27 @@ def test_drift_has_a_table_and_an_exit_status(qaffde, frame, tmp_path):
     assert lacking.code == 1
     assert "lacks the columns word" in lacking.err
     assert qaffde("drift", "a", "b", "--level", "2").code == 2
+
+
+def test_a_table_of_another_country(qaffde, tmp_path):
+    rng = np.random.default_rng(0)
+    member = rng.integers(2, size=200) > 0
+    table = pd.DataFrame({"spend": rng.gamma(2, 900, 200).round(2), "member": member})
+    table["city"] = rng.choice(["Bogotá", "Cali"], 200)
+    own = table.assign(spend=[f"£ {v:,}".translate({44: 46, 46: 44}) for v in table["spend"]])
+    own["member"] = np.where(member, "Yes", "no")
+    own.to_csv(tmp_path / "own.csv", sep=";", index=False, encoding="latin-1")
+    QAFFDE(random_state=0).fit(table).save(tmp_path / "m")
+    data = [tmp_path / "own.csv", "--json"]
+    assert "say --encoding latin-1" in qaffde("score", tmp_path / "m", *data).err
+    data += ["--encoding", "latin-1"]
+    assert "say --decimal , and otherwise" in qaffde("score", tmp_path / "m", *data).err
+    found = qaffde("score", tmp_path / "m", *data, "--decimal", ",").json
+    assert found["mean_log_density"] == pytest.approx(load(tmp_path / "m").score(table))
+    fitted = qaffde("fit", *data, "--decimal", ",", "-o", tmp_path / "n", "--method", "qaffde")
+    assert fitted.json["kinds"] == [
+        "real",
+        "category of 2: Yes, no",
+        "category of 2: Bogotá, Cali",
+    ]
+    assert "column 'spend' is text such as '£ " in fitted.err

@@ -182,3 +182,68 @@ def test_batches_of_wide_tables_are_small(tmp_path):
     sizes = [batch.num_rows for batch in table.read(table.names, set())]
     assert sum(sizes) == 600
     assert max(sizes) * 10_000 <= 1 << 22
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "expected"),
+    [
+        (["$1,200.50", "-$3", "12"], {}, [1200.5, -3, 12]),
+        (["0,5", "-1e-3", "7"], {"decimal": ","}, [0.5, -0.001, 7]),
+        (["€ 1.200,50", "2\u00a0500 €", "NA"], {"decimal": ","}, [1200.5, 2500, np.nan]),
+        (["12.5 %", "3%", "5."], {}, [12.5, 3, 5]),
+        (["1'200.5", "+7", ".5"], {}, [1200.5, 7, 0.5]),
+    ],
+)
+def test_signs_of_money_and_thousands_are_read(cells, options, expected, tmp_path):
+    path = tmp_path / "data.csv"
+    for encoding in ("utf-8", "cp1252"):
+        table = pd.DataFrame({"a": cells, "b": 1})
+        table.to_csv(path, index=False, sep=";", encoding=encoding)
+        X, _ = chunks(path, missing="keep", encoding=encoding, **options).collect()
+        np.testing.assert_array_equal(X[:, 0], expected)
+
+
+def test_numbers_that_get_their_signs_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", 1000)
+    path, values = tmp_path / "data.csv", np.arange(3000) + 0.25
+    pd.DataFrame({"a": [f"{v:,}" for v in values], "b": values}).to_csv(path, index=False)
+    rows = chunks(path)
+    assert rows.table.signed == {}
+    np.testing.assert_array_equal(rows.collect()[0], np.stack([values, values], axis=1))
+    assert rows.table.signed == {"a": "1,000.25"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a;b\n1,5;2\n", "if its comma is the decimal sign, say decimal=,"),
+        ("a;b\n1,500;2\n", "if its comma is the decimal sign, say decimal=,"),
+        ('a,b\n"1,5",2\n', "if its comma is the decimal sign, say decimal=,"),
+        ("a;b\n" + "1;2\n" * 300 + "1,5;2\n", "if its comma is the decimal sign, say decimal=,"),
+        ("a,b\n$5,2\n" + "1,2\n" * 300 + "many,2\n", "has 'many', which is not a number"),
+    ],
+)
+def test_commas_that_may_be_decimal_are_asked_about(text, message, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message):
+        chunks(path).collect()
+
+
+def test_text_of_numbers_stays_text_where_it_is_said(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('a,b\n"1,5",2\n')
+    assert open_table(path, decimal=".").numeric == ["b"]
+    assert open_table(path, decimal=",").numeric == ["a", "b"]
+
+
+@pytest.mark.parametrize("options", [{"encoding": "klingon"}, {"decimal": "x"}])
+def test_options_of_text_are_checked(options, tmp_path):
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"is no encoding|decimal sign is"):
+        open_table(tmp_path / "data.csv", **options)
+    np.save(tmp_path / "data.npy", np.eye(2))
+    with pytest.raises(DataError, match=r"is not text, so .* does not apply"):
+        open_table(tmp_path / "data.npy", **options)
+    with pytest.raises(ValueError, match="apply to files of text"):
+        chunks(np.eye(2), **options)

@@ -9,7 +9,18 @@ from typer import Option
 
 from qaffde.cli.fit import kinds_by_column, make_estimator, note_missing, parse_kinds
 from qaffde.cli.inputs import open_data
-from qaffde.cli.options import Columns, Data, Header, Json, KindOf, Missing, MissingFit, Seed
+from qaffde.cli.options import (
+    Columns,
+    Data,
+    Decimal,
+    Encoding,
+    Header,
+    Json,
+    KindOf,
+    Missing,
+    MissingFit,
+    Seed,
+)
 from qaffde.cli.output import message_of, print_facts, print_table, progress, usage
 from qaffde.kinds import Kind
 from qaffde.streams.blocks import Array, Chunks
@@ -42,6 +53,8 @@ def compare(
     seed: Seed = 0,
     missing: MissingFit = Missing.error,
     header: Header = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     json: Json = False,
 ) -> None:
     """Fit several methods, untuned, and compare their log-likelihood on held-out rows.
@@ -52,7 +65,7 @@ def compare(
     make_rivals(methods or NUMBERS, time_limit, seed)  # refuses unknown names before data are read
     if not 0 < held_out < 1:
         raise usage(f"--held-out must lie between 0 and 1, got {held_out}")
-    with open_data(data, header=header) as table:
+    with open_data(data, header=header, decimal=decimal, encoding=encoding) as table:
         names, _ = pick_columns(table, columns or None)
         kinds, has_text = parse_kinds(column, names), not {*names} <= {*table.numeric}
         mixed = table.named and bool(kinds or has_text)

@@ -13,6 +13,8 @@ from qaffde.cli.inputs import open_data
 from qaffde.cli.options import (
     Columns,
     Data,
+    Decimal,
+    Encoding,
     Header,
     Json,
     KindOf,
@@ -68,6 +70,8 @@ def fit(
     seed: Seed = 0,
     missing: MissingFit = Missing.error,
     header: Header = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     stream: Annotated[
         bool | None, Option(help="Read in batches, twice; so by default where data are large.")
     ] = None,
@@ -86,7 +90,10 @@ def fit(
     if stream and method != "qaffde":
         raise usage("--stream needs --method qaffde: other methods read all rows at once")
     start, shown = time.perf_counter(), sys.stderr.isatty()
-    with open_data(data, header=header) as table, progress() as report:
+    with (
+        open_data(data, header=header, decimal=decimal, encoding=encoding) as table,
+        progress() as report,
+    ):
         names, weight_name = pick_columns(table, columns or None, weights)
         kinds = parse_kinds(column, names)
         schema = infer_schema(table, names, kinds) if table.named else None
@@ -121,6 +128,7 @@ def fit(
         if hasattr(model, "verbose"):
             model.set_params(verbose=False)
     note_missing(rows)
+    note_signed(rows)
     model.save(output.resolve())
     if schema is not None and not json:
         print(f"{schema}\n")
@@ -208,6 +216,13 @@ def kinds_of(model: Any) -> dict[str, list[str]]:
     """Kinds of a model's columns, in words, where its fit was to a table."""
     schema = getattr(model, "schema_", None)
     return {} if schema is None else {"kinds": [str(kind) for kind in schema.kinds]}
+
+
+def note_signed(rows: TableChunks) -> None:
+    """Say which columns of text were read as numbers."""
+    for name, cell in rows.table.signed.items():
+        if name in rows.columns:
+            note(f"column {name!r} is text such as {cell!r}, and was read as numbers")
 
 
 def note_missing(rows: TableChunks) -> None:

@@ -21,10 +21,13 @@ STANDARD = "-"
 
 
 @contextmanager
-def open_data(source: str, *, header: bool | None) -> Iterator[Table]:
-    """Table of a file, or of standard input, which is kept on the disk to be read twice."""
+def open_data(source: str, **text: Any) -> Iterator[Table]:
+    """Table of a file, or of standard input, which is kept on the disk to be read twice.
+
+    How `text` is read is said as in `open_table`.
+    """
     if source != STANDARD:
-        yield open_table(source, header=header)
+        yield open_table(source, **text)
         return
     if sys.stdin is None:
         raise DataError("standard input is closed; name a file")
@@ -33,7 +36,7 @@ def open_data(source: str, *, header: bool | None) -> Iterator[Table]:
         while part := pipe.read1(1 << 16):  # one read at a time: a signal ends it
             copy.write(part)
         copy.flush()
-        yield open_table(copy.name, label="standard input", header=header)
+        yield open_table(copy.name, label="standard input", **text)
 
 
 def rows_for_model(

@@ -1,5 +1,7 @@
 """``qaffde sample``, ``marginal``, ``condition`` and ``info``: what a model says alone."""
 
+from contextlib import suppress
+from datetime import date, timedelta
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from qaffde.cli.inputs import load_model, parse_values
 from qaffde.cli.options import Json, Model, ModelOut, Seed, TableOut
 from qaffde.cli.output import check_output, print_facts, progress, shown
 from qaffde.cli.sinks import open_sink
+from qaffde.frames import is_date
 from qaffde.streams.names import column_names, find_columns
 from qaffde.streams.schemas import record_batch
 from qaffde.streams.table import DataError, Table
@@ -76,11 +79,12 @@ def condition(
 
 
 LEARNED = ("base_measure_", "bandwidth_", "ridge_", "n_fourier_features_", "rank_", "offset_")
+LEVELS, MOST, EPOCH = (0.01, 0.25, 0.5, 0.75, 0.99), 6, date(1970, 1, 1)
 DIAGNOSTICS = ("effective_rank", "purity", "von_neumann_entropy")
 
 
 def info(model: Model, *, json: Json = False) -> None:
-    """Show what a model file holds: class, columns, base measure, rank, entropy, size."""
+    """Show what a model file holds: class, columns and their quantiles, rank, entropy, size."""
     if not model.is_file():
         raise DataError(f"{model} is not a file")
     from qaffde import load
@@ -97,15 +101,42 @@ def info(model: Model, *, json: Json = False) -> None:
         "format": header["format"],
         "written_by": f"qaffde {header.get('version')}",
     }
-    print_facts(facts, as_json=json)
+    spread = quantiles(estimator) if fitted(estimator) else {}
+    print_facts(facts | ({"quantiles": spread} if json else {}), as_json=json)
+    if spread and not json:
+        print(f"\nquantiles at {', '.join(f'{100 * q:g} %' for q in LEVELS)}, shares of labels")
+        print_facts(spread, as_json=False)
+
+
+def quantiles(model: Any) -> dict[str, Any]:
+    """Exact quantiles of each column, or the shares of its labels, the largest first."""
+    found: dict[str, Any] = {}
+    for k, name in enumerate(column_names(model)):
+        try:
+            one = model.marginal([k])
+            column = None if one.schema is None else one.schema.columns[0]
+            if column is not None and column.codes:
+                shares = {str(label): one.probability({0: [label]}) for label in column.codes}
+                top = sorted(shares.items(), key=lambda item: -item[1])
+                found[name] = [f"{label} {100 * share:.3g} %" for label, share in top[:MOST]]
+                continue
+            values = one.ppf(LEVELS).round(6).tolist()
+        except (AttributeError, ValueError):  # kernels, and most columns of a chain
+            continue
+        is_day = column is not None and is_date(column.dtype)
+        found[name] = [str(EPOCH + timedelta(v)) for v in values] if is_day else values
+    return found
 
 
 def describe(model: Any) -> dict[str, Any]:
     """Facts of a fitted estimator, as far as it has them."""
     facts: dict[str, Any] = {"columns": column_names(model), **kinds_of(model)}
+    facts |= {"given": model.given} if getattr(model, "given", "") else {}
+    facts |= {"selected_on_rows": model.plan_.n_rows} if hasattr(model, "plan_") else {}
     if hasattr(model, "sums_"):
         facts["total_weight"] = float(model.sums_.weight)
     facts |= attributes(model, *LEARNED)
     if facts.get("base_measure", "kernel") != "kernel":
-        facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}
+        with suppress(ValueError):  # mixtures of tables have no density matrix
+            facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}
     return facts

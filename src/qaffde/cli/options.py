@@ -47,6 +47,12 @@ KindOf = Annotated[
 Header = Annotated[
     bool | None, Option("--header/--no-header", help="Whether text has names in its first line.")
 ]
+Decimal = Annotated[
+    str | None, Option(help="Decimal sign of text: a point or a comma; a point by default.")
+]
+Encoding = Annotated[
+    str | None, Option(help="Encoding of text, such as latin-1; UTF-8 by default.")
+]
 MissingFit = Annotated[
     Missing,
     Option(help="Rows with gaps: stop, drop them, fill column means, or keep what they have."),

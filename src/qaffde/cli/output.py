@@ -58,7 +58,8 @@ def message_of(error: BaseException) -> str:
         return "there is not enough memory; try --stream, fewer --columns or fewer --features"
     message = one_line(str(error)) or type(error).__name__
     if isinstance(error, DataError):  # which writes options as for Python
-        message = re.sub(r"\b(columns|missing)=", r"--\1 ", message).rstrip()
+        message = re.sub(r"columns=\{'(.*?)': '(.*?)'\}", r"--column \1=\2", message)
+        message = re.sub(r"\b(columns|missing|decimal|encoding)=", r"--\1 ", message).rstrip()
     return message
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from qaffde.cli.inputs import load_model, open_data, parse_values, rows_for_model
-from qaffde.cli.options import Columns, Header, Json, Model, Picture, Seed
+from qaffde.cli.options import Columns, Decimal, Encoding, Header, Json, Model, Picture, Seed
 from qaffde.cli.output import check_output, print_facts, usage
 from qaffde.streams.names import column_names, find_columns, framed_for
 
@@ -27,6 +27,8 @@ def plot(
     ] = None,
     dpi: Annotated[int, Option(min=10, max=1200, help="Dots in an inch.")] = 150,
     header: Header = None,
+    decimal: Decimal = None,
+    encoding: Encoding = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -36,6 +38,7 @@ def plot(
     from qaffde.plot.display import natural_kind
     from qaffde.plot.style import import_pyplot
 
+    text = {"header": header, "decimal": decimal, "encoding": encoding}
     check_output(output, model, data or "")
     if kind not in ("auto", *KINDS):
         raise usage(f"unknown kind {kind!r}; choose one of auto, {', '.join(KINDS)}")
@@ -50,7 +53,7 @@ def plot(
     values: Any = parse_values(density, given or (), names, wanted, several=True)
     display = DensityDisplay.from_estimator(
         density,
-        None if data is None else _rows(data, density, header=header),
+        None if data is None else _rows(data, density, **text),
         kind=kind,
         columns=chosen,
         given=values,
@@ -62,8 +65,8 @@ def plot(
     print_facts({"kind": kind, "columns": shown, "picture": str(output)}, as_json=json)
 
 
-def _rows(data: str, model: Any, *, header: bool | None) -> Any:
-    with open_data(data, header=header) as table:
+def _rows(data: str, model: Any, **text: Any) -> Any:
+    with open_data(data, **text) as table:
         part = rows_for_model(table, model, None, "drop").collect()
         assert part is not None
         return framed_for(model, part[0])

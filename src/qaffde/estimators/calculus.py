@@ -74,6 +74,8 @@ class BornEstimator(FileMixin, InformationMixin, ShapeMixin, DensityEstimator):
         rest = [c for c in range(n) if c not in columns]
         rows = torch.as_tensor(given)
         found = [self._derived(density.condition(columns, row), rest) for row in rows]
+        for derived, row in zip(found, given, strict=True):
+            derived.given = self._said(columns, row)
         return found if many else found[0]
 
     def conditional_score_samples(self, X: ArrayLike, given: Iterable[Column]) -> Array:
@@ -254,7 +256,18 @@ class BornEstimator(FileMixin, InformationMixin, ShapeMixin, DensityEstimator):
     def _derived(self, density: Any, columns: list[int]) -> "DerivedDensity":
         """A density of some of the columns."""
         schema = None if self.schema_ is None else self.schema_.select(columns)
-        return DerivedDensity(density, self._names(columns), schema)
+        return DerivedDensity(density, self._names(columns), schema, getattr(self, "given", ""))
+
+    def _said(self, columns: list[int], values: Array) -> str:
+        """A condition in words, after those on which the density is conditioned already."""
+        names = self._names(columns)
+        said: list[Any] = [f"{value:g}" for value in values]
+        if self.schema_ is not None:
+            own = zip(self.schema_.select(columns).columns, values, strict=True)
+            said = [c.decode(v[None]).values[0] if c.codes else f"{v:g}" for c, v in own]
+        pairs = zip(columns if names is None else names, said, strict=True)
+        before = [self.given] if getattr(self, "given", "") else []
+        return ", ".join([*before, *(f"{name} = {value}" for name, value in pairs)])
 
 
 @dataclass(eq=False, repr=False)
@@ -266,6 +279,8 @@ class DerivedDensity(BornEstimator):
     density : qaffde.nn.BornMixture or qaffde.nn.TableDensity
     feature_names : ndarray of str, optional
     schema : Schema, optional
+    given : str, default=""
+        What it is conditioned on, in words.
 
     Examples
     --------
@@ -280,6 +295,7 @@ class DerivedDensity(BornEstimator):
     density: BornMixture | TableDensity
     feature_names: Any = None
     schema: Schema | None = None
+    given: str = ""
 
     def __post_init__(self) -> None:
         self.density_, self.schema_ = self.density, self.schema

@@ -413,8 +413,10 @@ ESTIMATORS = {
     "DerivedDensity": Recipe(
         DerivedDensity,
         density=(nn.BornMixture | nn.TableDensity, "d"),
+        required=("density", "feature_names", "schema"),
         feature_names=_names,
         schema=_schema,
+        given=str,
     ),
 }
 """Estimators that a file may hold."""

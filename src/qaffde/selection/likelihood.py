@@ -13,7 +13,7 @@ from qaffde.selection.policy import DEFAULT_POLICY, USUAL_TOLERANCE
 from qaffde.selection.search import Choice, Move, Search, Split, fixed, wider
 from qaffde.selection.selector import METHODS, Method
 from qaffde.selection.summary import Summary
-from qaffde.selection.table_waves import ROUNDS, FilledRows, with_floor
+from qaffde.selection.table_waves import FilledRows, with_floor
 from qaffde.training.closed_form import Sums, effective_count
 from qaffde.training.config import TrainingConfig
 from qaffde.training.likelihood import (
@@ -190,7 +190,7 @@ def maximized_table(
     inner, history = replace(plan, measure=base), list[History]()
     space, state, first = maximized_state(inner, rows.x, rows.weight, training, compute, seed, run)
     history.append(first)
-    for _ in range(ROUNDS - 1):
+    for _ in range(DEFAULT_POLICY.gap_rounds - 1):
         rows = rows.reweighted(space.log_square(state, space.values(rows.x)).cpu())
         relative = relative_weight(rows.weight, run)
         again = maximize_likelihood(space, state, rows.x, relative, training, generator, run)

@@ -188,6 +188,8 @@ def chunks(
     weights: Any = None,
     missing: Missing = "error",
     progress: bool | Progress = False,
+    decimal: str | None = None,
+    encoding: str | None = None,
 ) -> Chunks:
     """Rows for ``fit`` and ``partial_fit`` that need not fit into memory.
 
@@ -212,6 +214,8 @@ def chunks(
     progress : bool or callable, default=False
         True prints a line every five seconds; a function is called after each block with what is
         being done, the rows done and the rows in all, or None where only reading tells.
+    decimal, encoding : str, optional
+        Decimal sign of CSV, "." or ",", and its encoding, such as "latin-1"; UTF-8 by default.
 
     Examples
     --------
@@ -225,18 +229,30 @@ def chunks(
     >>> model.sums_.weight
     2000.0
     """
-    rows = _opened(source, columns, weights, missing)
+    text = {"decimal": decimal, "encoding": encoding}
+    rows = _opened(source, columns, weights, missing, text)
     rows.progress = print_progress() if progress is True else progress or None
     return rows
 
 
-def _opened(source: Any, columns: Sequence[str] | None, weights: Any, missing: Missing) -> Chunks:
+def _opened(
+    source: Any,
+    columns: Sequence[str] | None,
+    weights: Any,
+    missing: Missing,
+    text: dict[str, Any],
+) -> Chunks:
     is_set = files.is_dataset(source)
     if isinstance(source, str | os.PathLike) or is_set:
         if weights is not None and not isinstance(weights, str):
             raise ValueError("weights as an array belong to an array of rows; name a column")
-        table = files.open_dataset(source, "the data set") if is_set else files.open_table(source)
+        if is_set:
+            table = files.open_dataset(source, "the data set")
+        else:
+            table = files.open_table(source, **text)
         return TableChunks(table, *pick_columns(table, columns, weights), missing=missing)
+    if any(text.values()):
+        raise ValueError("decimal and encoding apply to files of text")
     if missing != "error":
         raise ValueError("missing applies to files; drop rows of arrays and chunks, or fill them")
     if isinstance(source, np.ndarray) and columns is None and not isinstance(weights, str):

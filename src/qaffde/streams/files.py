@@ -30,12 +30,11 @@ MAGIC = {
 }
 
 
-def open_table(
-    source: str | os.PathLike[str], *, label: str | None = None, header: bool | None = None
-) -> Table:
+def open_table(source: str | os.PathLike[str], *, label: str | None = None, **text: Any) -> Table:
     """Table of a file: CSV, TSV, Parquet (also a folder), Arrow, Feather, NPY or NPZ.
 
-    `label` is what messages call it; `header`, whether text begins with names, is found if None.
+    `label` is what messages call it. Of `text`: `header`, whether it begins with names, is found
+    if None; `decimal` is "." or ","; `encoding` is utf-8 by default.
     """
     import_pyarrow()
     path, label = Path(source), label or os.fspath(source)
@@ -43,9 +42,9 @@ def open_table(
         raise FileNotFoundError(f"{label} does not exist")
     kind = "parquet" if path.is_dir() else format_of(path) or _sniffed(path)
     if kind not in READERS:
-        return open_text(path, label, "\t" if kind == "tsv" else None, header=header)
-    if header is not None:
-        raise DataError(f"{label} is not text, so header does not apply")
+        return open_text(path, label, "\t" if kind == "tsv" else None, **text)
+    for name in (name for name, value in text.items() if value is not None):
+        raise DataError(f"{label} is not text, so {name} does not apply")
     return READERS[kind](path, label)
 
 

@@ -83,11 +83,26 @@ def encode_batch(schema: Schema | None, batch: Any, label: str, first: int = 0) 
     table = pa.Table.from_batches([batch]).rename_columns(names)
     try:
         for k, column in enumerate(schema.columns):
-            if is_date(column.dtype) and pa.types.is_string(table.column(k).type):
+            if not pa.types.is_string(table.column(k).type):
+                continue
+            if is_date(column.dtype):
                 table = table.set_column(k, names[k], table.column(k).cast(pa.timestamp("us")))
+            elif column.dtype.lower().startswith("bool"):
+                table = table.set_column(k, names[k], _bools(table.column(k)))
         return schema.encode(table, first) if len(table) else np.empty((0, len(names)))
     except ValueError as error:  # of Arrow too
         raise DataError(f"{label}: {error}") from None
+
+
+def _bools(words: Any) -> Any:
+    """Text as bools; as it is where some of it is neither."""
+    pa = import_pyarrow()
+    import pyarrow.compute as pc
+
+    lower = pc.utf8_lower(words)
+    yes, no = (pc.is_in(lower, pa.array(own)) for own in (["true", "yes"], ["false", "no"]))
+    found = pc.if_else(yes, True, pc.if_else(no, False, None))
+    return found if found.null_count == words.null_count else words
 
 
 def record_batch(rows: Any, names: Sequence[str]) -> Any:

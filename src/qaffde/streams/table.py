@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qaffde.extras import import_extra, one_line
@@ -31,6 +31,8 @@ class Table:
     open: Callable[[Sequence[str], Collection[str], int], Iterator[Any]]
     n_rows: int | None = None  # where it is known before reading
     named: bool = True  # else names are made up
+    signed: dict[str, str] = field(default_factory=dict)
+    """Columns whose text is read as numbers, such as "$1,200", with a cell of each."""
     batch_rows = 32_768  # at most
 
     def __post_init__(self) -> None:
