@@ -5,6 +5,7 @@ An integer target has probabilities; all others have densities in the units of y
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -234,9 +235,12 @@ class Comparison:
     config: RegressionConfig
 
     def values(self, name: str, method: str, metric: str) -> list[float]:
-        """A metric on all splits that were measured."""
-        own = [row for row in self.rows if (row["set"], row["method"]) == (name, method)]
-        found = [row["metrics"][metric] for row in own if row["status"] == "complete"]
+        """A metric on all splits; nothing until the method has as many as any other."""
+        own = [r for r in self.rows if r["set"] == name and r["status"] == "complete"]
+        n_splits = Counter(row["method"] for row in own)
+        if n_splits[method] < max(n_splits.values(), default=0):
+            return []
+        found = [row["metrics"][metric] for row in own if row["method"] == method]
         return [value for value in found if value is not None]
 
     def cell(self, name: str, method: str, metric: str, digits: int = 3) -> str:
