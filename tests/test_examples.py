@@ -18,6 +18,7 @@ PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
 NOT_API = {
+    "qaffde.boxes",
     "qaffde.cli",
     "qaffde.explore",
     "qaffde.extras",
