@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := cli,data,distributed,files,flows,lint,onnx,plot,search,test
+EXTRAS := data,distributed,flows,lint,onnx,search,test
 DOCS_STAMP := $(VENV)/.installed-docs
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH := build/bench

@@ -98,7 +98,6 @@ class DensityDisplay:
             kind = natural_kind(len(numbers_of(estimator, columns)))
         columns = None if columns is None else numbers_of(estimator, columns)
         wishes = Wishes(columns, given, masses, n_points, random_state)
-        import_pyplot()  # before work is put into values that nobody can draw
         return cls(KINDS[kind].of(estimator, rows, wishes)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
