@@ -176,4 +176,4 @@ def test_what_an_estimator_cannot_show():
 
 
 def test_every_kind_has_a_test():
-    assert set(KINDS) == {"curve", "contours", "pairs", "slices"}
+    assert set(KINDS) == {"curve", "contours", "pairs", "ridges", "slices"}
