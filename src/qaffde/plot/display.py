@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from qaffde.estimators.columns import Column
+from qaffde.boxes import Column
 from qaffde.parameters import check_choice
 from qaffde.plot.densities import ContourPanel, CurvePanel, PairsPanel, SlicesPanel
 from qaffde.plot.panels import Panel, Wishes, numbers_of, rows_of

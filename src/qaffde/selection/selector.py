@@ -25,7 +25,6 @@ from qaffde.selection.columns import (
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.report import search_context
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
 from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
 from qaffde.selection.tables import select_mixture
@@ -318,7 +317,9 @@ def select(
 
     def searched(frame: Frame, policy: SelectionPolicy = method.policy) -> Search:
         z = frame.summary
-        context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
+        rows, share = (z.rows, z.weight, z.labels), policy.search_share
+        told: dict[str, Any] = {"rows": rows, "parameters": (spec, policy), "seed": seed}
+        context = {} if run is None else run.search(share, **told)
         options: dict[str, Any] = {"policy": policy, "seed": seed, "labels": z.labels}
         return Search(z.rows, z.weight, method.scores, **options, **context)
 

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from qaffde._version import __version__
 from qaffde.extras import import_extra
-from qaffde.files.atomic import write_atomically
-from qaffde.files.format import FORMAT, pack, quoted, read_content, unpack
+from qaffde.files.format import FORMAT, pack, quoted, read_content, unpack, write_atomically
 from qaffde.files.values import Reader, Writer
 
 State = dict[str, Any]
