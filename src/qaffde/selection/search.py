@@ -167,8 +167,8 @@ def best_shape(
     """Shape of a mixture with the best held-out scores.
 
     Sizes grow until one is worse by a standard error, or as many in a row as the patience; without
-    shrinkage, where the smallest of those that are alike is taken, also after two of those. Then
-    the shrinkage of the best moves, and larger sizes are tried with that. ``scores(shape, near)``
+    shrinkage, where the smallest of those that are alike is taken, also until a large one is no
+    better than that before by a standard error. Then the shrinkage of the best moves, and larger sizes are tried with that. ``scores(shape, near)``
     are those of a new mixture, or of one that begins at that of the shape `near`.
     """
     found: dict[Shape, Tensor] = {}
@@ -183,10 +183,10 @@ def best_shape(
             before, found[shape] = best() if found else None, scores(shape, None)
             worse = 0 if best() == shape else worse + 1
             tied = indistinct(found[shape], found[best()], weight)
-            alike = before and k > 2 and indistinct(found[before], found[shape], weight)
             if is_late() or worse >= policy.mixture_patience or not tied:
                 break
-            if alike and not shrinkage:
+            is_large = before and not shrinkage and k > policy.cheap_components
+            if is_large and indistinct(found[before], found[shape], weight):
                 break
 
     grow(sizes, shrinkage)
