@@ -318,13 +318,15 @@ def iterated(
     """
     safe, last = state, -math.inf
     for _ in range(max_iter // 2):
+        if time.monotonic() >= deadline:
+            break
         value, first = improved(state)
         if not value >= last:
             state = safe
             first = improved(state)[1]
         value, second = improved(first)
         gain, safe, last = value - last, second, value
-        if gain < least_gain or time.monotonic() >= deadline:
+        if gain < least_gain:
             break
         state = second if extrapolated is None else extrapolated(state, first, second)
     return safe

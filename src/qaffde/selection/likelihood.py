@@ -75,8 +75,10 @@ class Likelihood(Method):
         )
         D = min(D, policy.rough_features)
         widen, others = self._moves(d, given=h is not None)
-        summits = []
-        for base in search.sized(bases):
+        summits, offered = list[Choice](), search.sized(bases)
+        if self.alone(search, without := bare(Choice(offered[-1], start, ridge)), rough):
+            return without
+        for base in offered:
             first = Choice(base, start, ridge, n_features=D)
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)
