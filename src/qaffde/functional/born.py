@@ -145,7 +145,7 @@ def gaussian_coefficients(log_weight: Tensor, mean: Tensor, cholesky: Tensor) ->
     d = mean.shape[1]
     rows, columns = torch.triu_indices(d, d, device=mean.device)
     precision = torch.cholesky_inverse(cholesky)
-    linear = torch.einsum("kij,kj->ki", precision, mean)
+    linear = (precision @ mean[:, :, None])[:, :, 0]
     quadratic = -torch.where(rows == columns, 0.5, 1.0).to(mean) * precision[:, rows, columns]
     log_det = cholesky.diagonal(dim1=1, dim2=2).log().sum(1)
     square = d * math.log(2 * math.pi) + (mean * linear).sum(1)

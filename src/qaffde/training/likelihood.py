@@ -25,6 +25,7 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BornDensity, DensityMatrix, FourierFeatures, KernelMeasure
+from qaffde.training.closed_form import density_matrix, row_batches
 from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.loop import MakeOptimizer, adam, eager, train
 from qaffde.training.run import History, Run
@@ -78,10 +79,10 @@ class Whitening:
     @torch.no_grad()
     def values(self, X: Tensor) -> Tensor:
         """Features φ (N, D) of rows (N, d), in float32: all the precision a likelihood needs."""
-        features = deepcopy(self.features).float()
-        phi = features.W.new_empty(len(X), features.n_features)
-        for x, values in zip(X.split(4096), phi.split(4096), strict=True):
-            values.copy_(features(x.to(phi)))
+        W, b, a = (part.float() for part in (self.features.W, self.features.b, self.features.a))
+        phi = W.new_empty(len(X), len(b))
+        for x, values in zip(X.split(BLOCK), phi.split(BLOCK), strict=True):
+            torch.addmm(b, x.to(phi), W.T, out=values).cos_().mul_(a)
         return phi
 
     def coordinates(self, X: Tensor) -> Tensor:
@@ -94,14 +95,14 @@ class Whitening:
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The state of Algorithm 2 from some rows, read by the square-root measurement."""
-        return self.start_from(self.values(X), weight, rank)
-
-    def start_from(self, phi: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
-        """The same from features."""
-        T = self.transform * self.level.sqrt()
-        rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
+        features = self.features
+        if QF.Lattice.of(features.W) is None:  # whose moments are quick in double precision
+            features = deepcopy(features).float()
+        rows = row_batches(X.to(features.W), weight.to(features.W))
+        T = (self.transform * self.level.sqrt()).float()
+        rho = T.T @ density_matrix(features, rows).to(T) @ T
         lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, 1e-3)
-        return DensityMatrix((lam[:, None].sqrt() * V).to(phi))
+        return DensityMatrix(lam[:, None].sqrt() * V)
 
     @torch.no_grad()
     def log_square(self, state: DensityMatrix, phi: Tensor) -> Tensor:
@@ -179,6 +180,8 @@ def maximize_likelihood(
     Where the coordinates of all rows do not fit into memory, Adam goes on with all rows from the
     state of a part of them.
     """
+    if not space.features.W.any():  # constant features: all rows are alike
+        Z, weight = Z[:1], torch.ones_like(weight[:1])
     most, peers = MAX_COORDINATES // space.features.n_features, run.peers
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)

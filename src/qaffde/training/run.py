@@ -223,7 +223,7 @@ class Run:
         }
 
     def search(self, share: float, **identity: Any) -> dict[str, Any]:
-        """Deadline, checkpoint and report of a search within a share of the time."""
+        """Deadlines, checkpoint and report of a search within a share of the time."""
         file, known = self.file("search"), {}
         identity = {} if file is None else fingerprint(**identity)
         if file is not None and (saved := file.load(identity)) is not None:
@@ -235,4 +235,5 @@ class Run:
             if file is not None:
                 file.save({"known": dict(known)}, identity)
 
-        return {"deadline": self.deadline(share), "known": known, "report": report}
+        ends = {"deadline": self.deadline(share), "end": self.deadline()}
+        return {**ends, "known": known, "report": report}
