@@ -149,8 +149,13 @@ class ModelSpec:
         return numbers and boxed and not open_choices and self.method == "closed_form"
 
     def may_map(self, d: int, policy: SelectionPolicy) -> bool:
-        """Whether d columns may have maps; if nothing is asked, only where no box is offered."""
-        many = self.transformation == "auto" and d > policy.max_box_columns
+        """Whether d columns may have maps; if nothing is asked, only where no box is offered.
+
+        A box of which some ends are known, and others are not, has mass beyond all of them.
+        """
+        ends = self.ends(d)
+        leaks = ends is not None and bool(ends.isnan().any()) and self.base_measure == "auto"
+        many = self.transformation == "auto" and (d > policy.max_box_columns or leaks)
         return (many or self.transformation == "normal") and self.base_measure != "kernel"
 
     def box_ends(self, d: int, policy: SelectionPolicy) -> Tensor | None:
