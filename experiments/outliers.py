@@ -72,7 +72,7 @@ scikit-learn's."""
 
 @dataclass(frozen=True)
 class OutlierCell(SingleRow):
-    """One method on one set; `n_rows` are the most of the set or, for growth, those to train on."""
+    """One method on one set; `n_rows` are the most of the set or, for growth, to train on."""
 
     protocol: str
     n_rows: int
