@@ -12,6 +12,7 @@ from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.kernel_mixture import KernelMixture
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -59,12 +60,17 @@ def fitted(model: Any) -> bool:
 
 
 def estimator(
-    kind: Any, restore: Callable[[Any, Fields], None] | None = None, /, **learned: Spec
+    kind: Any,
+    restore: Callable[[Any, Fields], None] | None = None,
+    /,
+    later: tuple[str, ...] = (),
+    **learned: Spec,
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
     `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
     by default they are set.
+    Files from before an attribute came, which is `later`, lack it.
     """
     specs: Any = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
     if hasattr(kind, "schema_"):
@@ -86,7 +92,7 @@ def estimator(
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(specs)
+            f.require_all(specs.keys() - {*later})
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -123,9 +129,18 @@ def _plan(f: Fields, name: str, plan: Any, method: str, letters: str) -> None:
     f.require(plan.method == method, name, "is one of another method")
 
 
-def _is_fitted(f: Fields, name: str, model: Any) -> None:
-    item(DensityEstimator, "d")(f, name, model)
-    f.require(fitted(model), name, "is not fitted")
+def _is_fitted(f: Fields, name: str, models: Any) -> None:
+    for model in models if isinstance(models, list) else [models]:
+        item(DensityEstimator, "d")(f, name, model)
+        f.require(fitted(model), name, "is not fitted")
+
+
+def _restore_detector(model: QAFFDEOutlierDetector, f: Fields) -> None:
+    models, units = f["estimator_"], f.setdefault("units_", None)
+    size = None if units is None else len(units)
+    fits = size == (len(models) if isinstance(models, list) else None)
+    f.require(fits, "units_", "are not those of the estimators")
+    vars(model).update(f)
 
 
 def _check_readable(f: Fields) -> None:
@@ -250,9 +265,15 @@ ESTIMATORS = {
     ),
     "QAFFDEOutlierDetector": estimator(
         QAFFDEOutlierDetector,
+        _restore_detector,
+        later=("units_",),
         estimator_=_is_fitted,
+        units_=optional(array("k 2")),
         offset_=number(),
         out_of_fold_scores_=array("n"),
+    ),
+    "KernelMixture": estimator(
+        KernelMixture, density_=(nn.KernelMixture, "d"), bandwidth_=number(0)
     ),
     "FourierFeatures": estimator(
         FourierFeatures,
