@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from numbers import Real as Number
 from typing import Any
 
-__all__ = ["Atom", "Category", "Integer", "Kind", "Periodic", "Real", "as_kind"]
+__all__ = ["Atom", "Category", "Integer", "Periodic", "Real"]
 
 Label = str | int | float | bool
 LEAST_WIDTH = 1e-9
