@@ -14,6 +14,8 @@ from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import OpenColumn, QAFFDEDriftDetector
+from qaffde.estimators.drift_features import ColumnCode, TableFeatures
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
@@ -133,6 +135,16 @@ def _check_schema(f: Fields) -> None:
         f.require(False, "columns", "have a dtype that no frame has")
 
 
+def _check_features(f: Fields) -> None:
+    f.agree("codes", "d", len(f["codes"]))
+    d, F = f.sizes["d"], f.sizes["F"]
+    try:
+        fits = TableFeatures(**f)(np.zeros((1, d))).shape[1] == F
+    except (IndexError, RuntimeError):
+        fits = False
+    f.require(fits and d < f["blocks"].max() < F, "blocks", "are not those of the features")
+
+
 _history = items(History)
 _curves: Any = dict.fromkeys(
     ("train_loss", "valid_loss", "learning_rate", "seconds"), items(float | int)
@@ -191,7 +203,26 @@ RECIPES |= {
     "Schema": Recipe(
         Schema, _check_schema, columns=items(Column, tuple, least=1), library=anything
     ),
-    "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
+    **{
+        kind.__name__: Recipe(kind, name=str | int, kind=Kind, dtype=str)
+        for kind in (Column, OpenColumn)
+    },
+    "ColumnCode": Recipe(
+        ColumnCode,
+        must("levels", lambda f: all(0 <= level <= 1 for level in f["levels"]), "are no shares"),
+        kind=Kind,
+        knots=array("k", empty=True),
+        levels=array("k", empty=True),
+        unit=number(0),
+    ),
+    "TableFeatures": Recipe(
+        TableFeatures,
+        _check_features,
+        codes=items(ColumnCode, tuple, least=1),
+        W=tensor("w k, limited", torch.float32),
+        pairs=tensor("p 2", torch.int64),
+        blocks=tensor("F, not negative", torch.int64),
+    ),
     **{kind.__name__: Recipe(kind) for kind in CHECKED},
     "SelectionPolicy": Recipe(
         SelectionPolicy,
@@ -350,6 +381,10 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
+def _restore_drift(model: QAFFDEDriftDetector, f: Fields) -> None:
+    vars(model).update(f, _tested=None)
+
+
 _names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
 
 ESTIMATORS = {
@@ -401,6 +436,18 @@ ESTIMATORS = {
         estimator_=_is_fitted,
         offset_=number(),
         out_of_fold_scores_=array("n"),
+    ),
+    "QAFFDEDriftDetector": estimator(
+        QAFFDEDriftDetector,
+        _restore_drift,
+        _seed=whole(0),
+        _schema=_schema,
+        _features=(TableFeatures, "d F"),
+        n_reference_=whole(),
+        group_size_=whole(),
+        _reference=tensor("G F, limited, empty"),
+        _new=tensor("N F, limited, empty"),
+        _waiting=array("w d", empty=True, missing=True),
     ),
     "FourierFeatures": estimator(
         FourierFeatures,
