@@ -251,15 +251,15 @@ def _clip(g: Graph, meta: Tensor, x: str, min: Any = None, max: Any = None) -> s
 
 
 def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
-    """One column, some columns, a new axis after the first, or rows of a constant."""
+    """One column, some columns or rows, a new axis after the first, or rows of a constant."""
     if isinstance(x, Tensor):
         return g("Gather", x, index)
-    last = index[-1]
+    last, axis = (index[-1], -1) if isinstance(index, tuple) else (index, 0)
     if last is None:
         return g("Unsqueeze", x, g.whole([k for k, part in enumerate(index) if part is None]))
     if isinstance(last, slice):
         ends = last.start or 0, 2**62 if last.stop is None else last.stop
-        return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
+        return g("Slice", x, *(g.whole([v]) for v in (*ends, axis)))
     return g("Gather", x, g.whole(last), axis=-1)
 
 
@@ -312,6 +312,7 @@ NODES: dict[str, Node] = {
         "Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape])
     ),
     "searchsorted": _searchsorted,
+    "cat": lambda g, meta, parts: g("Concat", *parts, axis=0),
     "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
 }
 """Nodes of the functions of torch that log-densities are made of."""
