@@ -194,7 +194,7 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
-def _restore_drift(model: QAFFDEDriftDetector, f: Fields) -> None:
+def _restore_drift(model: Any, f: Fields) -> None:
     vars(model).update(f, _tested=None)
 
 

@@ -295,7 +295,7 @@ NODES: dict[str, Node] = {
     "round": _compared("Round"),
     "long": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.INT64),
     "double": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.DOUBLE),
-    "cat": lambda g, meta, parts, dim: g("Concat", *parts, axis=dim),
+    "cat": lambda g, meta, parts, dim=0: g("Concat", *parts, axis=dim),
     "mT": lambda g, meta, x: g(
         "Transpose", x, perm=[*range(meta.ndim - 2), meta.ndim - 1, meta.ndim - 2]
     ),
@@ -312,7 +312,6 @@ NODES: dict[str, Node] = {
         "Reshape", x, g.whole([-1 if size == N_ROWS else size for size in meta.shape])
     ),
     "searchsorted": _searchsorted,
-    "cat": lambda g, meta, parts: g("Concat", *parts, axis=0),
     "T": lambda g, meta, x: g("Transpose", x, perm=[1, 0]),
 }
 """Nodes of the functions of torch that log-densities are made of."""
