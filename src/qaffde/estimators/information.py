@@ -27,6 +27,7 @@ from scipy.stats import norm
 
 from qaffde.boxes import Column, resolve_columns
 from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.extras import Printed
 from qaffde.nn import BornMixture, RealColumn, TableDensity, comparison, shape
 from qaffde.parameters import (
     Seed,
@@ -351,7 +352,7 @@ class InformationMixin(_Base):
 
 
 @dataclass(frozen=True)
-class DensityComparison:
+class DensityComparison(Printed):
     """How far two densities p and q are from each other; ``print`` shows a table.
 
     Each attribute is a value, and ``errors`` has half the width of its 99 % confidence interval:

@@ -9,8 +9,7 @@ from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
 from qaffde import nn
-from qaffde.estimators.base import DensityEstimator, all_or_nothing
-from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.base import DensityEstimator, FileMixin, all_or_nothing
 from qaffde.parameters import check_choice, check_count, check_positive, generator_from
 
 

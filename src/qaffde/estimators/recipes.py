@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
@@ -11,6 +12,7 @@ from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import OpenColumn, QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.kernel_mixture import KernelMixture
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
@@ -28,10 +30,12 @@ from qaffde.files.fields import (
     number,
     optional,
     parametrized,
+    tensor,
     whole,
 )
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe, must
+from qaffde.functional.table_features import ColumnCode, TableFeatures
 from qaffde.kinds import Integer, Kind, Periodic, Real
 from qaffde.nn.conditional import BornHead, Target
 from qaffde.nn.table_recipes import MAX_FUNCTIONS
@@ -190,10 +194,41 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
+def _restore_drift(model: Any, f: Fields) -> None:
+    vars(model).update(f, _tested=None)
+
+
+def _check_features(f: Fields) -> None:
+    f.agree("codes", "d", len(f["codes"]))
+    d, F = f.sizes["d"], f.sizes["F"]
+    try:
+        fits = TableFeatures(**f)(np.zeros((1, d))).shape[1] == F
+    except (IndexError, RuntimeError):
+        fits = False
+    f.require(fits and d < f["blocks"].max() < F, "blocks", "are not those of the features")
+
+
 _names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
 
 
 RECIPES |= {
+    "OpenColumn": Recipe(OpenColumn, name=str | int, kind=Kind, dtype=str),
+    "ColumnCode": Recipe(
+        ColumnCode,
+        must("levels", lambda f: all(0 <= level <= 1 for level in f["levels"]), "are no shares"),
+        kind=Kind,
+        knots=array("k", empty=True),
+        levels=array("k", empty=True),
+        unit=number(0),
+    ),
+    "TableFeatures": Recipe(
+        TableFeatures,
+        _check_features,
+        codes=items(ColumnCode, tuple, least=1),
+        W=tensor("w k, limited", torch.float32),
+        pairs=tensor("p 2", torch.int64),
+        blocks=tensor("F, not negative", torch.int64),
+    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),
@@ -274,6 +309,18 @@ ESTIMATORS = {
     ),
     "KernelMixture": estimator(
         KernelMixture, density_=(nn.KernelMixture, "d"), bandwidth_=number(0)
+    ),
+    "QAFFDEDriftDetector": estimator(
+        QAFFDEDriftDetector,
+        _restore_drift,
+        _seed=whole(0),
+        _schema=_schema,
+        _features=(TableFeatures, "d F"),
+        n_reference_=whole(),
+        group_size_=whole(),
+        _reference=tensor("G F, limited, empty"),
+        _new=tensor("N F, limited, empty"),
+        _waiting=array("w d", empty=True, missing=True),
     ),
     "FourierFeatures": estimator(
         FourierFeatures,

@@ -251,15 +251,15 @@ def _clip(g: Graph, meta: Tensor, x: str, min: Any = None, max: Any = None) -> s
 
 
 def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
-    """One column, some columns, a new axis after the first, or rows of a constant."""
+    """One column, some columns or rows, a new axis after the first, or rows of a constant."""
     if isinstance(x, Tensor):
         return g("Gather", x, index)
-    last = index[-1]
+    last, axis = (index[-1], -1) if isinstance(index, tuple) else (index, 0)
     if last is None:
         return g("Unsqueeze", x, g.whole([k for k, part in enumerate(index) if part is None]))
     if isinstance(last, slice):
         ends = last.start or 0, 2**62 if last.stop is None else last.stop
-        return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
+        return g("Slice", x, *(g.whole([v]) for v in (*ends, axis)))
     return g("Gather", x, g.whole(last), axis=-1)
 
 
@@ -295,7 +295,7 @@ NODES: dict[str, Node] = {
     "round": _compared("Round"),
     "long": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.INT64),
     "double": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.DOUBLE),
-    "cat": lambda g, meta, parts, dim: g("Concat", *parts, axis=dim),
+    "cat": lambda g, meta, parts, dim=0: g("Concat", *parts, axis=dim),
     "mT": lambda g, meta, x: g(
         "Transpose", x, perm=[*range(meta.ndim - 2), meta.ndim - 1, meta.ndim - 2]
     ),

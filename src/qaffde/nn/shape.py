@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from qaffde.extras import Printed
 from qaffde.nn.base import Density
 
 BLOCK = 2048
@@ -37,7 +38,7 @@ Edges = list[tuple[float, int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Modes:
+class Modes(Printed):
     r"""Modes of a density, the highest first.
 
     Attributes

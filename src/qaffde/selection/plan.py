@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.extras import Printed
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -218,7 +219,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Printed):
     """Units, base measure, features, and how the density is read from them; immutable.
 
     Fits with the same plan can be added. ``print(plan)`` shows choices and candidates.
