@@ -223,7 +223,9 @@ class ClosedForm(Method):
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def most_features(self, base: BaseSpec, d: int) -> int:
-        """Number of features for many rows; a box takes more."""
+        """Number of features for many rows; a box takes more, and many columns do."""
+        if d > self.policy.max_box_columns:
+            return self.policy.max_features
         many = base.kind == "box" and d == 2
         return self.policy.many_features if many else super().most_features(base, d)
 
