@@ -4,11 +4,13 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
+from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import (
@@ -125,18 +127,26 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         run.say("fit of all rows")
         whole = _of_codes(_limited(new, run, 2), self.schema_).fit(distinct, sample_weight=near)
         run.say("scores of each fold without it")
+        began = run.seconds
         scores = _scores_out_of_fold(whole, distinct, near, self.random_state)
         trusted = scores >= weighted_quantile(scores, total, max(share, TRIMMED))
-        run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
-        try:
-            own = _limited(whole, run, 1).fit(distinct[trusted], sample_weight=near[trusted])
-        except ValueError:  # a column that only outliers move is constant without them
-            own = _without(whole, distinct, near, ~trusted)
-        scores = _scores_out_of_fold(own, distinct, total * trusted, self.random_state)
+        own = whole
+        if run.left is None or run.left > 2 * (run.seconds - began):
+            run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
+            try:
+                own = _limited(whole, run, 1).fit(distinct[trusted], sample_weight=near[trusted])
+            except ValueError:  # a column that only outliers move is constant without them
+                own = _without(whole, distinct, near, ~trusted)
+            scores = _scores_out_of_fold(own, distinct, total * trusted, self.random_state)
+        else:
+            message = "time_limit leaves none for a second fit: the density is that of all rows"
+            warn(message, ConvergenceWarning, stacklevel=2)
         judged = scores if given == "auto" else own.score_samples(distinct)
         self.estimator_, self.offset_ = own, float(weighted_quantile(judged, total, share))
-        self.out_of_fold_scores_ = self.estimator_.score_samples(rows)
+        self.out_of_fold_scores_ = np.empty(len(rows))
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
+        if not counted.all():
+            self.out_of_fold_scores_[~counted] = own.score_samples(rows[~counted])
         return self
 
     def _rows(self, X: Any, **how: Any) -> Array:

@@ -138,9 +138,9 @@ class QAFFDE(PlanMixin, BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
+        run = Run(self.time_limit, verbose=bool(self.verbose))
         source = self._source(X, sample_weight, reset=not warm)
         spec = spec_of(self, bounds=source.ends)
-        run = Run(self.time_limit, verbose=bool(self.verbose))
         plan = self.plan_ if warm else self._plan(source, spec, run)
         run.say(f"sums of all rows: {plan.features.n_features} features")
         sums = source.total(partial(plan.sums, self._compute()))
