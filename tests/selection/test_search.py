@@ -134,7 +134,7 @@ def test_without_time_the_plainer_of_two_alike_is_kept():
 def test_without_time_for_features_the_mixture_is_the_answer():
     judge = TellsFew({})
     found = run_on_more(judge, [BOX, TWO], deadline=time.monotonic() - 1)
-    assert found.bare and found.base == TWO
+    assert (found.bare, found.base) == (True, TWO)
     assert not judge.bared
 
 

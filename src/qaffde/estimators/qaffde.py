@@ -79,7 +79,8 @@ class QAFFDE(PlanMixin, BornEstimator):
     warm_start : bool, default=False
         Whether another `fit` keeps the plan of the fit before and replaces only the rows.
     time_limit : float or None, default=None
-        Seconds. After 70 % of them the search takes its best candidate, with a warning.
+        Seconds. After 70 % of them, at the latest, the search takes its best candidate, or without
+        any the mixture alone, with a warning.
     verbose : bool, default=False
         Print progress: a line for each candidate of a search and each evaluation of a training.
     policy, compute : SelectionPolicy, ComputeConfig, optional
