@@ -8,7 +8,7 @@ against the product over its columns.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from numbers import Real as Number
 from typing import Any
@@ -138,7 +138,7 @@ class Category(Kind):
     def __post_init__(self) -> None:
         if self.values is None:
             return
-        if isinstance(self.values, str):
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
             raise ValueError(
                 f"Category({self.values!r}) must be a list of labels: Category([{self.values!r}])"
             )

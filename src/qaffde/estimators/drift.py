@@ -16,12 +16,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, RowsLike, all_or_nothing, declare_columns, read_numbers
+from qaffde.estimators.base import (
+    Array,
+    FileMixin,
+    RowsLike,
+    all_or_nothing,
+    declare_columns,
+    read_numbers,
+)
 from qaffde.frames import Values, as_frame, is_gap
 from qaffde.functional import two_samples
 from qaffde.functional.table_features import TableFeatures
 from qaffde.kinds import Real
-from qaffde.parameters import check_count, generator_from, guard
+from qaffde.parameters import check_count, generator_from
 from qaffde.schema import Column, Schema
 from qaffde.streams import as_chunks
 
@@ -48,9 +55,8 @@ class OpenColumn(Column):
         """Take numbers that the kind does not have, too."""
 
 
-@guard
 @dataclass(eq=False, repr=False)
-class QAFFDEDriftDetector(BaseEstimator):
+class QAFFDEDriftDetector(FileMixin, BaseEstimator):
     """Test whether new rows come from the distribution of reference rows.
 
     The statistic is the distance between the mean features of the two samples. The features are

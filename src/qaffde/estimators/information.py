@@ -27,6 +27,7 @@ from scipy.stats import norm
 
 from qaffde.boxes import Column, resolve_columns
 from qaffde.estimators.base import Array, DensityEstimator
+from qaffde.extras import Printed
 from qaffde.nn import BornMixture, RealColumn, TableDensity, comparison, shape
 from qaffde.parameters import (
     Seed,
@@ -315,6 +316,26 @@ class InformationMixin(_Base):
         draws = torch.from_numpy(self._draws(n_samples, random_state))
         return shape.find_modes(self.density_, draws, prominence, mass)
 
+    def ridges(self, n_samples: int = 1000, random_state: Seed = None) -> Array:
+        """Points of the ridges of the density, of shape (m, d), by ascents from exact draws.
+
+        A ridge is a curve on which the density falls to all sides but along it: what a filament
+        of rows is about.
+
+        Parameters
+        ----------
+        n_samples : int, default=1000
+            Draws to ascend from; those that reach no ridge are left out.
+        random_state : int, RandomState instance or None, default=None
+        """
+        check_count("n_samples", n_samples, minimum=2)
+        self._check_real()
+        if self._mixture().n_dims < 2:
+            raise ValueError("one column has no ridges; modes() are its peaks")
+        draws = torch.from_numpy(self._draws(n_samples, random_state))
+        parts = [shape.ridge_points(self.density_, part) for part in draws.split(shape.BLOCK)]
+        return torch.cat(parts).numpy()
+
     def _derivatives(self, X: ArrayLike) -> tuple[Array, ...]:
         self._check_real()
         return shape.all_derivatives(self.density_, torch.tensor(self._numbers(X)))
@@ -331,7 +352,7 @@ class InformationMixin(_Base):
 
 
 @dataclass(frozen=True)
-class DensityComparison:
+class DensityComparison(Printed):
     """How far two densities p and q are from each other; ``print`` shows a table.
 
     Each attribute is a value, and ``errors`` has half the width of its 99 % confidence interval:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
@@ -11,7 +12,9 @@ from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import OpenColumn, QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.kernel_mixture import KernelMixture
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -27,10 +30,12 @@ from qaffde.files.fields import (
     number,
     optional,
     parametrized,
+    tensor,
     whole,
 )
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe, must
+from qaffde.functional.table_features import ColumnCode, TableFeatures
 from qaffde.kinds import Integer, Kind, Periodic, Real
 from qaffde.nn.conditional import BornHead, Target
 from qaffde.nn.table_recipes import MAX_FUNCTIONS
@@ -59,12 +64,17 @@ def fitted(model: Any) -> bool:
 
 
 def estimator(
-    kind: Any, restore: Callable[[Any, Fields], None] | None = None, /, **learned: Spec
+    kind: Any,
+    restore: Callable[[Any, Fields], None] | None = None,
+    /,
+    later: tuple[str, ...] = (),
+    **learned: Spec,
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
     `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
     by default they are set.
+    Files from before an attribute came, which is `later`, lack it.
     """
     specs: Any = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
     if hasattr(kind, "schema_"):
@@ -86,7 +96,7 @@ def estimator(
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(specs)
+            f.require_all(specs.keys() - {*later})
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -123,9 +133,18 @@ def _plan(f: Fields, name: str, plan: Any, method: str, letters: str) -> None:
     f.require(plan.method == method, name, "is one of another method")
 
 
-def _is_fitted(f: Fields, name: str, model: Any) -> None:
-    item(DensityEstimator, "d")(f, name, model)
-    f.require(fitted(model), name, "is not fitted")
+def _is_fitted(f: Fields, name: str, models: Any) -> None:
+    for model in models if isinstance(models, list) else [models]:
+        item(DensityEstimator, "d")(f, name, model)
+        f.require(fitted(model), name, "is not fitted")
+
+
+def _restore_detector(model: QAFFDEOutlierDetector, f: Fields) -> None:
+    models, units = f["estimator_"], f.setdefault("units_", None)
+    size = None if units is None else len(units)
+    fits = size == (len(models) if isinstance(models, list) else None)
+    f.require(fits, "units_", "are not those of the estimators")
+    vars(model).update(f)
 
 
 def _check_readable(f: Fields) -> None:
@@ -175,10 +194,41 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
+def _restore_drift(model: Any, f: Fields) -> None:
+    vars(model).update(f, _tested=None)
+
+
+def _check_features(f: Fields) -> None:
+    f.agree("codes", "d", len(f["codes"]))
+    d, F = f.sizes["d"], f.sizes["F"]
+    try:
+        fits = TableFeatures(**f)(np.zeros((1, d))).shape[1] == F
+    except (IndexError, RuntimeError):
+        fits = False
+    f.require(fits and d < f["blocks"].max() < F, "blocks", "are not those of the features")
+
+
 _names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
 
 
 RECIPES |= {
+    "OpenColumn": Recipe(OpenColumn, name=str | int, kind=Kind, dtype=str),
+    "ColumnCode": Recipe(
+        ColumnCode,
+        must("levels", lambda f: all(0 <= level <= 1 for level in f["levels"]), "are no shares"),
+        kind=Kind,
+        knots=array("k", empty=True),
+        levels=array("k", empty=True),
+        unit=number(0),
+    ),
+    "TableFeatures": Recipe(
+        TableFeatures,
+        _check_features,
+        codes=items(ColumnCode, tuple, least=1),
+        W=tensor("w k, limited", torch.float32),
+        pairs=tensor("p 2", torch.int64),
+        blocks=tensor("F, not negative", torch.int64),
+    ),
     "Inputs": Recipe(
         Inputs,
         kinds=items(Kind, tuple, least=1),
@@ -250,9 +300,27 @@ ESTIMATORS = {
     ),
     "QAFFDEOutlierDetector": estimator(
         QAFFDEOutlierDetector,
+        _restore_detector,
+        later=("units_",),
         estimator_=_is_fitted,
+        units_=optional(array("k 2")),
         offset_=number(),
         out_of_fold_scores_=array("n"),
+    ),
+    "KernelMixture": estimator(
+        KernelMixture, density_=(nn.KernelMixture, "d"), bandwidth_=number(0)
+    ),
+    "QAFFDEDriftDetector": estimator(
+        QAFFDEDriftDetector,
+        _restore_drift,
+        _seed=whole(0),
+        _schema=_schema,
+        _features=(TableFeatures, "d F"),
+        n_reference_=whole(),
+        group_size_=whole(),
+        _reference=tensor("G F, limited, empty"),
+        _new=tensor("N F, limited, empty"),
+        _waiting=array("w d", empty=True, missing=True),
     ),
     "FourierFeatures": estimator(
         FourierFeatures,

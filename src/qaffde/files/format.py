@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import safetensors
 from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from qaffde.extras import import_extra, one_line
+from qaffde.extras import one_line
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -51,7 +53,6 @@ def pack(header: Json, arrays: Arrays) -> bytes:
     >>> unpack(content)
     ({'format': 2}, {'x': array([1., 1.])})
     """
-    save = import_extra("safetensors.numpy", "files", "model files need").save
     metadata = {"qaffde": json.dumps(header, allow_nan=False, separators=(",", ":"))}
     _check_room(4 * sum(array.nbytes for array in arrays.values()))
     plain = save(arrays, metadata)
@@ -62,7 +63,6 @@ def pack(header: Json, arrays: Arrays) -> bytes:
 
 def unpack(content: bytes, versions: Sequence[int] = (FORMAT,)) -> tuple[Json, Arrays]:
     """Header and arrays of a file's content, once its format and its digest are checked."""
-    safetensors = import_extra("safetensors", "files", "model files need")
     table, header, data = _read_header(content, len(content), versions)
     if table["__metadata__"].get("digest") != _digest(table, data):
         raise FileError(f"the file's digest is wrong: {DAMAGED}")

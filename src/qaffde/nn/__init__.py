@@ -24,6 +24,7 @@ from qaffde.nn.features import (
     GaussianMeasure,
     KernelMeasure,
 )
+from qaffde.nn.kernel_mixture import KernelMixture
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
 from qaffde.nn.table import TableDensity
 from qaffde.nn.tensor_train import TensorTrain
@@ -54,6 +55,7 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
+    "KernelMixture",
     "MaskedNetwork",
     "Part",
     "PartsDensity",

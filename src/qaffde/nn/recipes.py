@@ -110,6 +110,14 @@ RECIPES |= {
         mean="d",
         cholesky="d d, triangular",
     ),
+    "KernelDensity": Recipe(
+        nn.KernelMixture,
+        location="d",
+        axes="d d, limited",
+        log_weights="K",
+        centers="K d, limited",
+        widths="K, positive",
+    ),
     "StandardizedDensity": Recipe(
         nn.StandardizedDensity,
         check_axes,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from qaffde.extras import Printed
 from qaffde.nn.base import Density
 
 BLOCK = 2048
@@ -37,7 +38,7 @@ Edges = list[tuple[float, int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Modes:
+class Modes(Printed):
     r"""Modes of a density, the highest first.
 
     Attributes
@@ -85,12 +86,22 @@ def all_derivatives(density: Density, x: Tensor) -> tuple[NDArray[np.float64], .
 
 
 def newton_step(
-    slope: Tensor, curvature: Tensor, unit: Tensor, *, down: int = 0, longest: float = LONGEST
+    slope: Tensor,
+    curvature: Tensor,
+    unit: Tensor,
+    *,
+    down: int = 0,
+    rest: int = 0,
+    longest: float = LONGEST,
 ) -> Tensor:
-    """Steps (n, d) up, but down along the `down` directions of the largest curvature."""
+    """Steps (n, d) up, but down along the `down` directions of the largest curvature.
+
+    Along the `rest` directions of the largest curvature there is no step.
+    """
     lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
     along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
     along[:, len(unit) - down :] *= -1
+    along[:, len(unit) - rest :] = 0
     step = (V @ along[..., None])[..., 0]
     return step * (longest / step.norm(dim=1, keepdim=True).clamp(min=longest)) * unit
 
@@ -140,6 +151,26 @@ def ascend(density: Density, x: Tensor, unit: Tensor) -> Tensor:
         if not len(moving):
             break
     return x
+
+
+def ridge_points(density: Density, x: Tensor) -> Tensor:
+    """Points (m, d) of ridges, by ascents from draws x (n, d) across them.
+
+    On a ridge of dimension one the slope is along the direction of the largest curvature, and the
+    other curvatures are negative (Ozertem and Erdogmus, 2011).
+    """
+    unit, moving = x.std(0), torch.ones(len(x), dtype=torch.bool)
+    with torch.no_grad():
+        least = density.log_prob(x).min()
+    for _ in range(MAX_STEPS):
+        log_p, slope, curvature = derivatives(density, x)
+        step = newton_step(slope, curvature, unit, rest=1)
+        moving = (step / unit).norm(dim=1) > SAME
+        if not moving.any():
+            break
+        x = x + step * moving[:, None]
+    crest = torch.linalg.eigvalsh(curvature * unit[:, None] * unit)[:, :-1].amax(1) < 0
+    return x[crest & ~moving & (log_p >= least)]
 
 
 def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:

@@ -458,7 +458,8 @@ def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
 
 
 def cluster(where: Tensor, weight: Tensor, k: int, seed: int, max_iter: int) -> Tensor:
-    """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
+    """Numbers (n,) of the clusters of k-means of weighted rows (n, d), below k."""
+    k = min(k, len(where.unique(dim=0)))  # of more, k-means warns
     if k == 1:
         return torch.zeros(len(where), dtype=torch.int64)
     from sklearn.cluster import KMeans  # on first use: a twentieth of all imports

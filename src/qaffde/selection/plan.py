@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.extras import Printed
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -149,8 +150,13 @@ class ModelSpec:
         return numbers and boxed and not open_choices and self.method == "closed_form"
 
     def may_map(self, d: int, policy: SelectionPolicy) -> bool:
-        """Whether d columns may have maps; if nothing is asked, only where no box is offered."""
-        many = self.transformation == "auto" and d > policy.max_box_columns
+        """Whether d columns may have maps; if nothing is asked, only where no box is offered.
+
+        A box of which some ends are known, and others are not, has mass beyond all of them.
+        """
+        ends = self.ends(d)
+        leaks = ends is not None and bool(ends.isnan().any()) and self.base_measure == "auto"
+        many = self.transformation == "auto" and (d > policy.max_box_columns or leaks)
         return (many or self.transformation == "normal") and self.base_measure != "kernel"
 
     def box_ends(self, d: int, policy: SelectionPolicy) -> Tensor | None:
@@ -213,7 +219,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Printed):
     """Units, base measure, features, and how the density is read from them; immutable.
 
     Fits with the same plan can be added. ``print(plan)`` shows choices and candidates.

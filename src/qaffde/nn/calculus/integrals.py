@@ -295,11 +295,22 @@ def _scattered_probability(
 
 def _scattered(term: Term, lower: Tensor, upper: Tensor, levels: Tensor) -> Tensor:
     """Values (n,) at the points of one box whose mean is the integral of l·q."""
+    u, weight = scattered_points(term, lower, upper, levels)
+    return weight * term.form(u)
+
+
+def scattered_points(
+    term: Term, lower: Tensor, upper: Tensor, levels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Points u (n, d) of a term's base within one box, at levels (n, d), and their weights (n,).
+
+    The mean of the weights is the mass of the base in the box.
+    """
     u, weight = levels[:, :0], levels.new_ones(len(levels))
     for level in levels.T:
         v, mass = term.law.between(_moving_end(term, lower, u), _moving_end(term, upper, u), level)
         u, weight = torch.cat([u, v[:, None]], 1), weight * mass
-    return weight * term.form(u)
+    return u, weight
 
 
 def _moving_end(term: Term, end: Tensor, u: Tensor) -> Tensor:
