@@ -333,3 +333,9 @@ def test_learning_stops_at_the_time_limit():
         model = fitted(time_limit=1e-6, training={"max_iter": 10_000})
     assert model.history_[-1].stopped_by == "time_limit"
     assert len(model.history_[-1].steps) == 1
+
+
+@pytest.mark.parametrize(("start_rows", "steps"), [(100, [1]), (1000, [1, 2])])
+def test_first_rows_have_half_of_the_iterations_where_there_are_more(start_rows, steps):
+    model = fitted(training={"max_iter": 10, "start_rows": start_rows})
+    assert model.history_[-1].steps == steps

@@ -425,3 +425,23 @@ def test_candidates_are_named_by_all_that_they_are():
     name = "box, bandwidth 0.5, 2, ridge 3/n, 64 features"
     assert str(Choice(BOX, h, 3.0, n_features=64)) == name
     assert str(bare(Choice(average, h, 3.0))) == "mixture of 2 × 3 alone"
+
+
+@pytest.mark.parametrize(("shrinkage", "last"), [(0.0, 128), (1.0, 256)])
+def test_no_size_follows_a_large_mixture_that_gains_nothing(shrinkage, last):
+    """With shrinkage, two worse ones come before the end."""
+    noise, tried = torch.linspace(-1, 1, 100), []
+
+    def scores(shape, near):
+        k = shape[0]
+        if near is not None:  # another shrinkage
+            return noise - 10
+        tried.append(k)
+        return min(k, 64 - 1e-6 * k) + noise * (1 + 1e-3 * k)
+
+    weight, sizes = torch.ones(len(noise)), DEFAULT_POLICY.mixture_sizes
+    best = search_module.best_shape(
+        sizes, shrinkage, scores, weight, DEFAULT_POLICY, lambda: False
+    )
+    assert best[0] == 64
+    assert tried[-1] == last
