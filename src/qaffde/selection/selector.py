@@ -350,16 +350,12 @@ def select(
             maps = frame.maps
     z, scale = frame.summary, frame.scale
     if search.was_late:
-        tried = len(search.values)
-        found = (
-            f"after {tried} candidates; the plan is the best of them"
-            if tried
-            else (
-                "before the first candidate; the plan has the first bandwidth, or a mixture alone"
-            )
-        )
+        tried, what = len(search.values), "the plan is the best of them"
+        if not tried:
+            what = "the plan has the first bandwidth, or is a mixture alone"
         warn(
-            f"time_limit has ended the search {found}. Give more time, or a plan (plan=…)",
+            f"time_limit has ended the search after {tried} candidates; {what}. Give more time, "
+            "or a plan (plan=…)",
             ConvergenceWarning,
             stacklevel=2,
         )
