@@ -41,8 +41,9 @@ class SelectionPolicy:
     search_share : float, default=0.7
         Share of the time limit after which no new candidate is tried.
     max_features, rough_features, many_features : int, default=500, 250, 1000
-        Largest number of features in two columns; in other numbers of columns and for candidates
-        of maximum likelihood; of classifiers, and of a closed form on a box of two columns.
+        Largest number of features in two columns, and of a closed form beyond three; in other
+        numbers of columns and for candidates of maximum likelihood; of classifiers, and of a
+        closed form on a box of two columns.
     rows_per_feature, min_features : int, default=4, 64
         Fewer rows have fewer features: one for each four rows, but no fewer than 64.
     lattice_margin : float, default=3.0
