@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from qaffde import nn
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
 from qaffde.estimators.persistence import FileMixin
-from qaffde.parameters import check_choice, check_count, check_positive, generator_from
+from qaffde.parameters import check_count, check_positive, generator_from
 
 
 @dataclass(eq=False, repr=False)
@@ -31,8 +31,9 @@ class KernelMixture(FileMixin, DensityEstimator):
     Parameters
     ----------
     n_kernels : int, default=512
-    bandwidth : "scott" or float, default="scott"
-        h, in standard deviations; "scott" is :math:`n^{-1/(d + 4)}`.
+    bandwidth : float, default=0.5
+        h in units of Scott's rule, :math:`n^{-1/(d + 4)}` standard deviations. That rule is for
+        a single Gaussian; half of it is what the held-out likelihood prefers on most tables.
     whitening : float in [0, 1], default=0.5
         w.
     random_state : int, RandomState instance or None, default=None
@@ -42,11 +43,13 @@ class KernelMixture(FileMixin, DensityEstimator):
     ----------
     density_ : qaffde.nn.KernelMixture
     bandwidth_ : float
+        h, in standard deviations.
     n_features_in_ : int
     feature_names_in_ : ndarray of str, where X had names
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
     >>> model = KernelMixture(random_state=0).fit(X)
     >>> model.score_samples([[0.0, 0.0]]).round(1)  # the true log-density is -1.84
@@ -54,7 +57,7 @@ class KernelMixture(FileMixin, DensityEstimator):
     """
 
     n_kernels: int = 512
-    bandwidth: float | str = "scott"
+    bandwidth: float = 0.5
     whitening: float = 0.5
     random_state: Any = None
     density_: nn.KernelMixture = field(init=False)
@@ -71,18 +74,14 @@ class KernelMixture(FileMixin, DensityEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         check_count("n_kernels", self.n_kernels)
-        if isinstance(self.bandwidth, str):
-            check_choice("bandwidth", self.bandwidth, ("scott",))
-        else:
-            check_positive("bandwidth", self.bandwidth)
+        check_positive("bandwidth", self.bandwidth)
         if not 0 <= self.whitening <= 1:
             raise ValueError(f"whitening={self.whitening!r} must be a number from 0 to 1")
         rows, weight, _ = self._validated(X, sample_weight)
         share = weight / weight.sum()
         location, axes = _axes(rows, share, self.whitening)
         n = float(1 / share.square().sum())
-        scott = n ** (-1 / (rows.shape[1] + 4))
-        h = scott if isinstance(self.bandwidth, str) else float(self.bandwidth)
+        h = float(self.bandwidth) * n ** (-1 / (rows.shape[1] + 4))
         mass, centers, within = self._groups((rows - location) @ axes, share)
         widths = (within + h**2).sqrt()
         self.density_ = nn.KernelMixture(location, axes, mass.log(), centers, widths)
