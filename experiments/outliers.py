@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.neighbors import KernelDensity
 from sklearn.preprocessing import StandardScaler
 
 from experiments.cells import SingleRow
@@ -40,13 +41,13 @@ LEVEL = 0.05
 """Of the critical difference."""
 
 
-def _pyod(module: str, name: str, **parameters: Any) -> Callable[[int], Any]:
+def _pyod(module: str, name: str) -> Callable[[int], Any]:
     """A detector of PyOD, imported when it is made."""
 
     def make(seed: int) -> Any:
         kind = getattr(import_module(f"pyod.models.{module}"), name)
         seeded = {"random_state": seed} if module == "iforest" else {}
-        return kind(**parameters, **seeded)
+        return kind(**seeded)
 
     return make
 
@@ -57,17 +58,35 @@ def _ours(seed: int) -> Any:
     return PyODDetector(random_state=seed)
 
 
+class ScottKDE:
+    """scikit-learn's estimate with PyOD's names; its own rows are scored only if asked for."""
+
+    def fit(self, X: Array) -> "ScottKDE":
+        """Keep the rows."""
+        self.rows = X
+        self.model = KernelDensity(bandwidth="scott").fit(X)
+        return self
+
+    def decision_function(self, X: Array) -> Array:
+        """Negative log-densities (n,)."""
+        return -self.model.score_samples(X)
+
+    @property
+    def decision_scores_(self) -> Array:
+        """Those of the training rows."""
+        return self.decision_function(self.rows)
+
+
 METHODS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "qaffde": ("QAFFDEOutlierDetector", _ours),
-    "kde": ("KDE, Scott", _pyod("kde", "KDE", bandwidth="scott")),
+    "kde": ("KDE, Scott", lambda seed: ScottKDE()),
     "knn": ("KNN", _pyod("knn", "KNN")),
     "lof": ("LOF", _pyod("lof", "LOF")),
     "iforest": ("IForest", _pyod("iforest", "IForest")),
     "ecod": ("ECOD", _pyod("ecod", "ECOD")),
     "copod": ("COPOD", _pyod("copod", "COPOD")),
 }
-"""Names for people, and detectors with PyOD's interface; those of LOF and KDE call
-scikit-learn's."""
+"""Names for people, and detectors with PyOD's interface; its LOF calls scikit-learn's."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +195,7 @@ def outlier_cells(
         OutlierCell(budget_name, config.growth_set, method, budget.seeds[0], GROWTH, n)
         for n in budget.growth
         for method in chosen
-        if sets is None or config.growth_set in sets
+        if method in config.growth_methods and (sets is None or config.growth_set in sets)
     ]
 
 

@@ -55,7 +55,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     ----------
     estimator : density estimator or list of them, optional
         Anything with `fit` and `score_samples` of this package. By default a Gaussian and a
-        kernel estimate or, for a data frame with categories, integers or gaps, an untuned :class:`QAFFDE`.
+        kernel estimate or, for a data frame with categories, integers or gaps, an untuned
+        :class:`QAFFDE`.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the training rows, where it is known: `offset_` is then the
         quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores: one in a
