@@ -208,17 +208,35 @@ class Comparison:
     protocol: str
 
     @cached_property
-    def own(self) -> dict[str, dict[str, float]]:
-        """Mean ROC AUC in percent, by method and set, of what is measured on all sets."""
-        found: dict[str, dict[str, list[float]]] = {}
-        for row in self.rows:
-            if row["protocol"] == self.protocol and row["status"] == "complete":
-                values = found.setdefault(row["method"], {}).setdefault(row["set"], [])
-                values.append(100 * row["metrics"]["roc_auc"])
+    def measured(self) -> dict[tuple[str, str, int], float]:
+        """ROC AUC in percent, by method, set and seed."""
         return {
-            method: {name: mean(found[method][name]) for name in self.config.sets}
+            (row["method"], row["set"], row["seed"]): 100 * row["metrics"]["roc_auc"]
+            for row in self.rows
+            if row["protocol"] == self.protocol and row["status"] == "complete"
+        }
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Seeds with which ours is measured on all sets."""
+        seeds = sorted({seed for _, _, seed in self.measured})
+        return [
+            s for s in seeds if all(("qaffde", n, s) in self.measured for n in self.config.sets)
+        ]
+
+    @cached_property
+    def own(self) -> dict[str, dict[str, float]]:
+        """Means over these seeds, by method and set, of methods that have all of them."""
+        found = {
+            method: {
+                name: [self.measured.get((method, name, seed), np.nan) for seed in self.seeds]
+                for name in self.config.sets
+            }
             for method in METHODS
-            if set(self.config.sets) <= found.get(method, {}).keys()
+        }
+        means = {m: {n: float(np.mean(v)) for n, v in of.items()} for m, of in found.items()}
+        return {
+            m: of for m, of in means.items() if self.seeds and np.isfinite([*of.values()]).all()
         }
 
     @cached_property
@@ -332,12 +350,12 @@ def growth_table(rows: Sequence[Row]) -> str:
 def outliers_page(rows: Sequence[Row], config: OutliersConfig, rebuild: str) -> str:
     """Page with means, ranks, every set, and what a score costs."""
     both = [Comparison(rows, config, protocol) for protocol in PROTOCOLS]
-    seeds = len({row["seed"] for row in rows})
+    seeds = len(both[0].seeds)
     revisions = sorted({(row["revision"] or "unknown")[:7] for row in rows})
     limit = max((row["limit"] for row in rows if row["protocol"] != GROWTH), default=0)
     parts = [
         f"# {config.title}",
-        f"ROC AUC in percent, means over {seeds} seeds and {len(config.sets)} sets, and the mean "
+        f"ROC AUC in percent, means over {seeds} seed{'s' * (seeds > 1)} and {len(config.sets)} sets, and the mean "
         f"rank among {len(both[0].all)} methods: {len(both[0].own)} run here and "
         f"{len(both[0].published)} with figures published by Livernoche et al. (2024), of which "
         "the best five of each protocol are shown. One-class: half of the inliers are the "

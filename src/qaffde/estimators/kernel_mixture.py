@@ -1,11 +1,13 @@
 """A kernel density estimate of so many kernels at most."""
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import nn
@@ -96,7 +98,9 @@ class KernelMixture(FileMixin, DensityEstimator):
         some = torch.randperm(len(z), generator=generator)[: 20 * self.n_kernels]
         seed = generator.initial_seed() % 2**32
         means = KMeans(self.n_kernels, init="random", n_init=1, max_iter=20, random_state=seed)
-        means.fit(z[some].numpy(), sample_weight=share[some].numpy())
+        with warnings.catch_warnings():  # of copies, which are one group
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(z[some].numpy(), sample_weight=share[some].numpy())
         own = torch.tensor(means.predict(z.numpy())).long()
         mass = torch.zeros(self.n_kernels, dtype=z.dtype).index_add(0, own, share)
         total = torch.zeros(self.n_kernels, z.shape[1], dtype=z.dtype)
