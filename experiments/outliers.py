@@ -227,16 +227,14 @@ class Comparison:
     @cached_property
     def own(self) -> dict[str, dict[str, float]]:
         """Means over these seeds, by method and set, of methods that have all of them."""
-        found = {
+        keys = [(name, seed) for name in self.config.sets for seed in self.seeds]
+        whole = [m for m in METHODS if keys and all((m, *key) in self.measured for key in keys)]
+        return {
             method: {
-                name: [self.measured.get((method, name, seed), np.nan) for seed in self.seeds]
+                name: mean(self.measured[method, name, seed] for seed in self.seeds)
                 for name in self.config.sets
             }
-            for method in METHODS
-        }
-        means = {m: {n: float(np.mean(v)) for n, v in of.items()} for m, of in found.items()}
-        return {
-            m: of for m, of in means.items() if self.seeds and np.isfinite([*of.values()]).all()
+            for method in whole
         }
 
     @cached_property
@@ -355,9 +353,10 @@ def outliers_page(rows: Sequence[Row], config: OutliersConfig, rebuild: str) -> 
     limit = max((row["limit"] for row in rows if row["protocol"] != GROWTH), default=0)
     parts = [
         f"# {config.title}",
-        f"ROC AUC in percent, means over {seeds} seed{'s' * (seeds > 1)} and {len(config.sets)} sets, and the mean "
-        f"rank among {len(both[0].all)} methods: {len(both[0].own)} run here and "
-        f"{len(both[0].published)} with figures published by Livernoche et al. (2024), of which "
+        f"ROC AUC in percent, means over {len(config.sets)} sets and {seeds} "
+        f"seed{'s' * (seeds > 1)}, and the mean rank among {len(both[0].all)} methods: "
+        f"{len(both[0].own)} run here and {len(both[0].published)} with figures published by "
+        "Livernoche et al. (2024), of which "
         "the best five of each protocol are shown. One-class: half of the inliers are the "
         "training rows; the other half and all outliers are scored. Contaminated: all rows are "
         f"training rows, and scored. Sets of more than {limit:,} rows are a random {limit:,} of "
