@@ -161,7 +161,6 @@ class TablesConfig:
     methods: tuple[str, ...]
     budgets: Mapping[str, TablesBudget]
     optional_sets: tuple[str, ...] = ()
-    optional_methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

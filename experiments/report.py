@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +113,6 @@ def read_parts(
     names: Sequence[str] = (), budget: str = "standard", rows: Path | None = None
 ) -> dict[str, Part]:
     """What a report has of each experiment; nothing is written."""
-    _need_matplotlib()
     chosen = list(names) or [n for n in EXPERIMENTS if find_files(n, budget, rows).rows.exists()]
     if not chosen:
         folder = find_files("planar", budget, rows).folder
@@ -125,13 +123,6 @@ def read_parts(
     for name in chosen:
         find_experiment(name)
     return {name: READERS[name](budget, rows) for name in chosen}
-
-
-def _need_matplotlib() -> None:
-    if find_spec("matplotlib") is None:
-        raise ImportError(
-            "reports need matplotlib, which is not installed; run: pip install 'qaffde[plot]'"
-        )
 
 
 def _planar(budget: str, rows: Path | None) -> Part:

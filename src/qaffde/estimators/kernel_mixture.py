@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
 from qaffde import nn
-from qaffde.estimators.base import DensityEstimator, all_or_nothing
-from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.base import DensityEstimator, FileMixin, all_or_nothing
 from qaffde.parameters import check_count, check_positive, generator_from
 
 

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from qaffde.estimators.base import (
     Array,
     DensityEstimator,
+    FileMixin,
     all_or_nothing,
     read_numbers,
     read_weight,
 )
 from qaffde.estimators.kernel_mixture import KernelMixture
-from qaffde.estimators.persistence import FileMixin
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.frames import as_frame
 from qaffde.functional.regions import weighted_quantile

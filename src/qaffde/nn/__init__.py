@@ -16,6 +16,7 @@ from qaffde.nn.density import (
     expand,
     find_born,
 )
+from qaffde.nn.encoded import TransformedDensity, encode
 from qaffde.nn.features import (
     BaseMeasure,
     BoxMeasure,
@@ -27,7 +28,6 @@ from qaffde.nn.kernel_mixture import KernelMixture
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
 from qaffde.nn.table import TableDensity
 from qaffde.nn.tensor_train import TensorTrain
-from qaffde.nn.transformed import TransformedDensity, encode
 
 __all__ = [
     "AtomColumn",
