@@ -44,10 +44,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
     Each row is scored by densities, and each training row by those of the other folds. By default
-    these are two compressed kernel estimates (:class:`~qaffde.estimators.KernelMixture`): a wide
-    one of columns in their own units, and one of Scott's bandwidth in directions that are not
-    correlated. An outlier stands out in one or the other, and no sum of squares lets one of them
-    outweigh the other: their log-densities are averaged in units of their spread.
+    these are a single Gaussian, in which a row is unlikely that is far from all others together,
+    and a kernel estimate, in which one is that is far from each
+    (:class:`~qaffde.estimators.KernelMixture`, with one kernel and with many). Their
+    log-densities are averaged in units of their spread, so that neither outweighs the other.
 
     Outliers among the training rows make others like them likely. The densities are therefore
     fitted twice, the second time without the rows of the lowest scores: the share `contamination`
@@ -56,8 +56,9 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : density estimator or list of them, optional
-        Anything with `fit` and `score_samples` of this package. By default two kernel estimates
-        or, for a data frame with categories, integers or gaps, an untuned :class:`QAFFDE`.
+        Anything with `fit` and `score_samples` of this package. By default a Gaussian and a
+        kernel estimate or, for a data frame with categories, integers or gaps, an untuned
+        :class:`QAFFDE`.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the training rows, where it is known: `offset_` is then the
         quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores: one in a
@@ -162,8 +163,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         whole = QAFFDE(random_state=self.random_state)
         if _table_schema(X, whole) is not None:
             return [whole]
-        wide = KernelMixture(bandwidth=1.0, whitening=0.0, random_state=self.random_state)
-        return [wide, KernelMixture(whitening=1.0, random_state=self.random_state)]
+        kernel = KernelMixture(n_kernels=1, whitening=1.0, random_state=self.random_state)
+        return [kernel, KernelMixture(random_state=self.random_state)]
 
     def _fitted(
         self, new: list[Any], rows: Array, weight: Array, total: Array, run: Run, n_left: int
