@@ -1,7 +1,7 @@
 """QAFFDEAutoregressive: a joint density as a chain of conditional Born densities."""
 
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -37,11 +37,14 @@ class QAFFDEAutoregressive(BornEstimator):
     order : iterable of int or str, optional
         All columns in the order of the chain; by default that of `X`.
     width, n_blocks : int or "auto", int, default="auto", 2
-        Of the network: size of its layers, and residual blocks; "auto" is 64 to 384, by the root
+        Of the network: size of its layers, and residual blocks; "auto" is 64 to 256, by the root
         of the number of rows.
-    n_components, n_functions, rank : int, default=8, 12, 2
-        Gaussians C, functions K and rows r of each conditional density, as in
-        :class:`qaffde.nn.ConditionalBorn`.
+    n_components, n_functions : int or "auto", default="auto"
+        Gaussians C and functions K of each conditional density, as in
+        :class:`qaffde.nn.ConditionalBorn`; "auto" is 8 to 16 and 12 to 20, by the cube root of
+        the number of rows, as is the number of cosines of a column that the network sees.
+    rank : int, default=2
+        Rows r of its factor.
     dropout : float, default=0.1
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, as in :class:`QAFFDE`.
@@ -81,8 +84,8 @@ class QAFFDEAutoregressive(BornEstimator):
     order: Iterable[Column] | None = None
     width: int | str = "auto"
     n_blocks: int = 2
-    n_components: int = 8
-    n_functions: int = 12
+    n_components: int | str = "auto"
+    n_functions: int | str = "auto"
     rank: int = 2
     dropout: float = 0.1
     columns: Any = "auto"
@@ -111,8 +114,9 @@ class QAFFDEAutoregressive(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        check_count("width", self.width, auto=True)
-        for name in ("n_blocks", "n_components", "n_functions", "rank"):
+        for name in ("width", "n_components", "n_functions"):
+            check_count(name, getattr(self, name), auto=True)
+        for name in ("n_blocks", "rank"):
             check_count(name, getattr(self, name))
         if self.dropout != 0:
             check_share("dropout", self.dropout)
@@ -127,10 +131,8 @@ class QAFFDEAutoregressive(BornEstimator):
                 "X contains NaN; a chain needs complete rows: impute them first, or fit QAFFDE, "
                 "QAFFDESGD or QAFFDETensorTrain, which take gaps"
             )
-        sizes = ChainSizes.for_rows(len(rows), self.n_components, self.n_functions, self.rank)
-        sizes = replace(sizes, n_blocks=self.n_blocks, dropout=float(self.dropout))
-        if not isinstance(self.width, str):
-            sizes = replace(sizes, width=self.width)
+        names = ("width", "n_components", "n_functions", "rank", "n_blocks", "dropout")
+        sizes = ChainSizes.for_rows(len(rows), **{name: getattr(self, name) for name in names})
         chain = make_chain(columns, parts, self._order(len(columns)), sizes, generator)
         self.history_ = fit_chain(chain, parts, weight, self.training, generator, run)
         self.density_ = TableDensity(chain.requires_grad_(False).eval(), columns)
