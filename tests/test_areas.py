@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDETensorTrain, SelectionPolicy, TensorTrainConfig
+from qaffde import QAFFDE, QAFFDETensorTrain, Real, SelectionPolicy, TensorTrainConfig
 from qaffde.explore import Explorer
 from qaffde.explore.requests import State
 from qaffde.plot import KINDS, DensityDisplay
+from qaffde.plot.cells import Scale, cell_density, cell_size
 from tests import narrow_models
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
@@ -149,6 +150,20 @@ def test_boxes_of_the_explorer(case, explorer):
         assert picture.probability == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.parametrize("base", ["box", "gaussian", 3])
+@pytest.mark.parametrize("tail", [0.025, 0.2])
+def test_planes_whose_window_leaves_much_out(base, tail):
+    """Cells beyond the window are known by their sums only, which must not move those within."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    X[:, 1] += X[:, 0] ** 2
+    model = QAFFDE(200, 0.4, base_measure=base, random_state=0).fit(X)
+    ends = np.quantile(X, [tail, 1 - tail], axis=0)
+    scales = [Scale("", Real(), np.linspace(*pair, 65)) for pair in ends.T]
+    mass = cell_density(model, scales) * cell_size(scales)
+    assert mass.sum() == pytest.approx(model.probability(*ends), abs=1e-3)
+
+
 def middles(ends, n):
     return ends[0] + (np.arange(n) + 0.5) / n * (ends[1] - ends[0])
 
@@ -181,6 +196,14 @@ def test_areas_of_tables(shown, table):
         table.marginal(shown).probability(*np.transpose(ends)), abs=2e-3
     )
     plt.close("all")
+
+
+def test_windows_of_tables_leave_much_out(table):
+    pair = table.marginal(["x", "y"])
+    ends = np.array([pair.marginal([k]).ppf([0.05, 0.95]) for k in (0, 1)])
+    scales = [Scale("", Real(), np.linspace(*each, 65)) for each in ends]
+    mass = cell_density(pair, scales) * cell_size(scales)
+    assert mass.sum() == pytest.approx(pair.probability(*ends.T), abs=1e-3)
 
 
 def test_tables_of_arrays_have_an_explorer():

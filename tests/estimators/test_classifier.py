@@ -376,8 +376,8 @@ class TestProjection:
         assert abs(model.n_components_ - expected) <= 1
 
     def test_rows_are_projected_in_blocks(self, monkeypatch):
-        monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
-        monkeypatch.setattr("qaffde.selection.solver.BLOCK", 100)
+        monkeypatch.setattr("qaffde.selection.classes.MAX_ROWS", 100)
+        monkeypatch.setattr("qaffde.selection.solver.MAX_ROWS", 100)
         few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         monkeypatch.undo()
         plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_

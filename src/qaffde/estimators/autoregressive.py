@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
+from qaffde.boxes import Column, resolve_columns
 from qaffde.estimators.base import RowsLike, all_or_nothing, training_of
 from qaffde.estimators.calculus import BornEstimator
-from qaffde.estimators.columns import Column, resolve_columns
 from qaffde.nn import TableDensity
 from qaffde.parameters import check_count, check_share, generator_from
 from qaffde.selection import SelectionPolicy

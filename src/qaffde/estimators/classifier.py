@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from qaffde.estimators.base import (
     Array,
+    FileMixin,
     all_or_nothing,
     log_density,
     read_weight,
     spec_of,
     training_of,
 )
-from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
 from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, generator_from

@@ -11,8 +11,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing, check_configs, read_numbers, read_weight
-from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.base import (
+    Array,
+    FileMixin,
+    all_or_nothing,
+    check_configs,
+    read_numbers,
+    read_weight,
+)
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation

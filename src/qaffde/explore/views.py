@@ -218,7 +218,8 @@ class Explorer:
         sides = [column.cdf(cell_edges(*pair, n)).diff() for column, pair in pairs]
         cells = Cells(sides[0], n)
         if len(sides) == 2:
-            cells = joint.plane(given, ends, sides, PLANE_NODES, check)
+            log_mass = columns[0].log_mass
+            cells = joint.plane(given, log_mass, ends, sides, PLANE_NODES, check)
 
         def probability(state: State, check: Check) -> float:
             assert state.box is not None

@@ -25,7 +25,9 @@ FLOOR = -1e5
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Cells of one column: a point of each, of shape (m,), and their masses (m,).
+    """Cells of one column: a point of each, their masses, and whether they lie within the ends.
+
+    All are of shape (m,).
 
     All codes are cells. Those of numbers are one below the first edge, n between the edges, one
     above the last edge and, where the column has an atom, that.
@@ -33,6 +35,8 @@ class Side:
 
     points: Tensor
     mass: Tensor
+    within: Tensor
+    ends: tuple[float, float] = (-torch.inf, torch.inf)
 
 
 def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Side:
@@ -49,7 +53,7 @@ def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Sid
     column = density.column(0)
     if isinstance(column, CodeColumn):
         codes = column.decode(torch.arange(column.size, dtype=torch.float64)[:, None])
-        return Side(codes, density.log_prob(codes[:, None]).exp())
+        return Side(codes, density.log_prob(codes[:, None]).exp(), torch.ones_like(codes) > 0)
     value, at = torch.nan, edges.new_zeros(1)
     if isinstance(column, AtomColumn):
         value = column.value
@@ -73,17 +77,22 @@ def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Sid
             half = cumulative[:-1][narrow] + mass[narrow] / 2
             points[narrow] = quantiles(below, half, low, high, BITS)
     points = torch.where(points == value, points + step / 4, points)
-    if not isinstance(column, AtomColumn):
-        return Side(points, mass)
-    return Side(torch.cat([points, at.new_tensor([value])]), torch.cat([mass, at]))
+    if isinstance(column, AtomColumn):
+        points, mass = torch.cat([points, at.new_tensor([value])]), torch.cat([mass, at])
+    low, high = float(edges[0]), float(edges[-1])
+    return Side(points, mass, (points >= low) & (points <= high), (low, high))
 
 
 def plane_of(density: TableDensity, first: Side, second: Side) -> Tensor:
     """Masses (m, k) of the cells of two columns.
 
     The density at the cells' points, scaled along both axes until the sums are the masses of the
-    sides.
+    sides, and those between their ends have the probability of that box.
     """
+    lower, upper = torch.tensor([first.ends, second.ends], dtype=torch.float64).mT[:, None]
+    inside = density.probability(lower, upper)[0]
+    within = torch.outer(first.within, second.within)
     log_p = density.log_prob(torch.cartesian_prod(first.points, second.points))
     log_p = log_p.reshape(len(first.points), -1).clamp(min=FLOOR)
-    return with_sides((log_p - log_p.amax(1, keepdim=True)).exp(), first.mass, second.mass)
+    mass = (log_p - log_p.amax(1, keepdim=True)).exp()
+    return with_sides(mass, first.mass, second.mass, within, inside)

@@ -108,7 +108,8 @@ def _cell_masses(model: Any, scales: Sequence[Scale]) -> Array:
     parts = -(-PLANE_CELLS // n)
     sides = [_side(mixture.marginal([k]), pair, n * parts) for k, pair in enumerate(ends)]
     given = torch.empty(0, dtype=torch.float64)
-    fine = Slices(mixture).plane(given, ends, sides, PLANE_NODES).mass[1:-1, 1:-1]
+    slices = Slices(mixture)
+    fine = slices.plane(given, slices.log_mass, ends, sides, PLANE_NODES).mass[1:-1, 1:-1]
     return _pooled(fine.numpy(), parts)
 
 

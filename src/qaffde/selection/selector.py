@@ -25,7 +25,6 @@ from qaffde.selection.columns import (
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
-from qaffde.selection.report import search_context
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
 from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
 from qaffde.selection.tables import select_mixture
@@ -74,6 +73,11 @@ class Method(ABC):
     @abstractmethod
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
         """The candidate chosen, with measurement and rank, as it is for all rows."""
+
+    def alone(self, search: Search, mixture: Choice, rows: int) -> bool:
+        """Whether the mixture itself is the answer: no time is left to judge any features."""
+        is_open = self.spec.is_free and mixture.base.kind == "mixture"
+        return is_open and not self.spec.open_ended and search.is_late(rows)
 
     def width(self, choice: Choice) -> Tensor:
         """Bandwidth of the frequencies, of shape (d,)."""
@@ -199,6 +203,8 @@ class ClosedForm(Method):
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
         start = policy.closed_form_start * scale if h is None else h
+        if self.alone(search, without := Choice(offered[-1], start, bare=True), rows):
+            return without
         choices: list[Choice] = []
         for base in reversed(offered):
             choice = Choice(base, start, n_features=D)
@@ -318,8 +324,11 @@ def select(
 
     def searched(frame: Frame, policy: SelectionPolicy = method.policy) -> Search:
         z = frame.summary
-        context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
+        rows, share = (z.rows, z.weight, z.labels), policy.search_share
+        told: dict[str, Any] = {"rows": rows, "parameters": (spec, policy), "seed": seed}
+        context = {} if run is None else run.search(share, **told)
         options: dict[str, Any] = {"policy": policy, "seed": seed, "labels": z.labels}
+        options["n_all"] = z.moments.n
         return Search(z.rows, z.weight, method.scores, **options, **context)
 
     frame = method.frame(summary, maps, names)
@@ -341,9 +350,16 @@ def select(
             maps = frame.maps
     z, scale = frame.summary, frame.scale
     if search.was_late:
+        tried = len(search.values)
+        found = (
+            f"after {tried} candidates; the plan is the best of them"
+            if tried
+            else (
+                "before the first candidate; the plan has the first bandwidth, or a mixture alone"
+            )
+        )
         warn(
-            f"time_limit has ended the search after {len(search.values)} candidates; the plan is "
-            "the best of them. Give more time, or a plan (plan=…)",
+            f"time_limit has ended the search {found}. Give more time, or a plan (plan=…)",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Generator, Tensor
 
-from qaffde.training.checkpoint import Checkpoint
+from qaffde.training.checkpoint import Checkpoint, fingerprint
 
 
 def hold_out(
@@ -221,3 +221,19 @@ class Run:
             "report": print_progress(max_steps) if self.verbose else None,
             "peers": self.peers,
         }
+
+    def search(self, share: float, **identity: Any) -> dict[str, Any]:
+        """Deadlines, checkpoint and report of a search within a share of the time."""
+        file, known = self.file("search"), {}
+        identity = {} if file is None else fingerprint(**identity)
+        if file is not None and (saved := file.load(identity)) is not None:
+            with file.restoring():
+                known = {str(name): scores.double() for name, scores in saved["known"].items()}
+
+        def report(name: str, value: float) -> None:
+            self.say(f"{name}: held-out log-likelihood {value:.5f}")
+            if file is not None:
+                file.save({"known": dict(known)}, identity)
+
+        ends = {"deadline": self.deadline(share), "end": self.deadline()}
+        return {**ends, "known": known, "report": report}

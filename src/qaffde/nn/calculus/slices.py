@@ -19,13 +19,14 @@ from itertools import chain
 import numpy as np
 import torch
 from scipy.interpolate import make_interp_spline
+from scipy.stats import qmc
 from torch import Tensor
 
 from qaffde.functional.chebyshev import antiderivative
 from qaffde.nn.calculus.bases import Bases
 from qaffde.nn.calculus.column_series import density_series, nodes_of
 from qaffde.nn.calculus.families import Family
-from qaffde.nn.calculus.integrals import Column, ColumnIntegral, legendre
+from qaffde.nn.calculus.integrals import Column, ColumnIntegral, legendre, scattered_points
 from qaffde.nn.calculus.mixture import BornMixture, constant_form
 from qaffde.nn.calculus.terms import Term
 from qaffde.nn.columns import TableColumn
@@ -45,8 +46,8 @@ REACH = 5.7
 """Deviations beyond which, and in units of one over them frequencies, a Gaussian has 1e-8."""
 SHORT = 0.01
 """Mass that the strips of a plane may be short of before more nodes are tried."""
-MAX_POINTS, RIDGE_CELLS = 160_000, 256
-"""Of the quadrature of a term; beyond, the cells along each axis."""
+MAX_POINTS, LOG_SCATTERED = 160_000, 14
+"""Of the quadrature of a term; beyond, the binary logarithm of its quasi-random points."""
 FINER = 2
 """Cells of a mapped column for each cell of the picture."""
 SCALINGS = 10
@@ -77,6 +78,7 @@ class Slices:
             self.columns, lines = density.each(), density.lines
             assert lines is not None
             density = lines
+        self.log_mass = float(density.log_mass)
         one = constant_form(density.n_dims)  # for all terms whose form is constant: one family
         terms = [
             term if term.form.W.any() else replace(term, log_coefficient=term.log_mass, form=one)
@@ -128,7 +130,8 @@ class Slices:
     ) -> float:
         """Probability of a box of two columns, to about 1e-6: a quadrature for each term.
 
-        The mass of all terms is that of :class:`Column`, of either column.
+        Where a term is a narrow ridge it is to about 1e-5, by quasi-random points. The mass of
+        all terms is that of :class:`Column`, of either column.
         """
         total, bounds = 0.0, torch.tensor(box, dtype=torch.float64).T
         if self.columns is not None:
@@ -145,10 +148,10 @@ class Slices:
             if bool((low < high).all()):
                 omega = 2 * family.slopes[:, len(given) :].abs().amax(0) + steep
                 sizes = ((omega * (high - low) / 4).ceil() + 10).int().tolist()
-                axes, mass = _quadrature(base, low, high, sizes)
+                axes, rows, mass = _quadrature(base, low, high, sizes)
                 mass = mass * base.log_coefficient.exp()
-                rows = (mass > FAINT[False] * mass.max()).nonzero()[:, 0]
-                total += float(mass[rows] @ family.on_grid(given, axes, rows))
+                kept = mass > FAINT[False] * mass.max()
+                total += float(mass[kept] @ family.on_grid(given, axes, rows[kept]))
         return min(total, 1.0)
 
     def masses(
@@ -209,6 +212,7 @@ class Slices:
     def plane(
         self,
         given: Tensor,
+        log_mass: float,
         ends: Sequence[Ends],
         sides: Sequence[Tensor],
         nodes: Sequence[int],
@@ -216,16 +220,19 @@ class Slices:
     ) -> "Cells":
         """Masses of the cells of a plane whose strips have the exact masses of the two columns.
 
-        These are the two `sides`, each of shape (n_cells + 2,). More nodes are taken, as long as
-        there are any, where strips fall short. What is left of it is scaled away.
+        These are the two `sides`, each of shape (n_cells + 2,). Between the ends there is the
+        exact probability. More nodes are taken, as long as there are any, where that moves mass.
         """
-        first, second = sides
+        inside = self.probability(given, log_mass, ends, check)
+        within = torch.zeros(len(sides[0]), len(sides[1]), dtype=torch.bool)
+        within[1:-1, 1:-1] = True
         for n in nodes:
-            cells = self.masses(given, ends, len(first) - 2, [n], check=check)
-            short = [cells.mass.sum(1) - first, cells.mass.sum(0) - second]
-            if max(float(part.abs().sum()) for part in short) < SHORT:
+            cells = self.masses(given, ends, len(sides[0]) - 2, [n], check=check)
+            mass = with_sides(cells.mass, *sides, within, inside)
+            before, after = (m[within] / m[within].sum() for m in (cells.mass, mass))
+            if float((after - before).abs().sum()) < SHORT:
                 break
-        return replace(cells, mass=with_sides(cells.mass, first, second))
+        return replace(cells, mass=mass)
 
     def _maps(self, start: int, stop: int | None) -> MapTable:
         """Maps of some columns."""
@@ -274,15 +281,20 @@ class Cells:
     work: float = 0.0
 
 
-def with_sides(mass: Tensor, first: Tensor, second: Tensor) -> Tensor:
+def with_sides(
+    mass: Tensor, first: Tensor, second: Tensor, within: Tensor, inside: float | Tensor
+) -> Tensor:
     """Masses (m, k) of cells, scaled strip by strip along both axes in turn to those of sides.
 
-    Deming and Stephan (1940).
+    So are the cells that lie `within` a box, and all others, to the mass inside it and the rest
+    (Deming and Stephan, 1940).
     """
     mass = mass + torch.finfo(mass.dtype).eps * torch.outer(first, second)
     for _ in range(SCALINGS):
         mass = mass * (first / mass.sum(1)).nan_to_num(0)[:, None]
         mass = mass * (second / mass.sum(0)).nan_to_num(0)
+        shares = inside / mass[within].sum(), (1 - inside) / mass[~within].sum()
+        mass = mass * torch.where(within, *shares).nan_to_num(0, 0)
     return mass
 
 
@@ -320,21 +332,23 @@ def _overlaps(edges: Tensor, fine: Tensor) -> Tensor:
 
 def _quadrature(
     base: Term, low: Tensor, high: Tensor, sizes: Sequence[int]
-) -> tuple[list[Tensor], Tensor]:
-    """Axes of a grid in a box, and the mass of the base that each of its points stands for.
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Axes of a grid in a box, numbers of its points, and the mass of the base each stands for.
 
-    Both have two columns. A narrow ridge, for which Gauss–Legendre rules are too long, is cut into
-    cells.
+    Both have two columns. A narrow ridge, for which Gauss–Legendre rules are too long, has
+    quasi-random points of its own: the diagonal of the grid of their coordinates.
     """
     if math.prod(sizes) > MAX_POINTS:
-        ends = list(zip(low.tolist(), high.tolist(), strict=True))
-        edges = [cell_edges(*pair, RIDGE_CELLS) for pair in ends]
-        axes = [(edge[1:-2] + edge[2:-1]) / 2 for edge in edges]
-        return axes, Bases.of([(0, base)]).masses(edges, 1)[0, 1:-1, 1:-1].flatten()
+        n = 2**LOG_SCATTERED
+        levels = torch.from_numpy(qmc.Sobol(2, seed=0).random_base2(LOG_SCATTERED))
+        u, weight = scattered_points(base, low, high, levels)
+        axes = list(base.offset[:, None] + base.scale @ u.mT)
+        return axes, torch.arange(n) * (n + 1), weight / n
     rules = [legendre(n, a, b) for n, a, b in zip(sizes, low, high, strict=True)]
     axes = [nodes for nodes, _ in rules]
     points, weights = (torch.cartesian_prod(*parts) for parts in zip(*rules, strict=True))
-    return axes, weights.prod(1) * base.log_base(base.whiten(points)).exp()
+    mass = weights.prod(1) * base.log_base(base.whiten(points)).exp()
+    return axes, torch.arange(len(mass)), mass
 
 
 def _along(values: Tensor, matrices: Sequence[Tensor]) -> Tensor:
