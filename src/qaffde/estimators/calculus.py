@@ -133,11 +133,17 @@ class BornEstimator(FileMixin, InformationMixin, DensityEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or numbers of any shape where there is one column
             Infinite values are allowed.
         return_error : bool, default=False
             Whether to return the error of each row as well.
         """
+        shape = np.shape(X)
+        if len(shape) < 2 and self._mixture().n_dims == 1:
+            column = self._table(np.reshape(np.asarray(X, dtype=np.float64), (-1, 1)))
+            found = self.cdf(column, return_error=True)
+            value, error = (part.reshape(shape)[()] for part in found)
+            return (value, error) if return_error else value
         rows = self._rows(X, ensure_all_finite=False)
         if rows.isnan().any():
             raise ValueError("X contains NaN; use inf for columns that do not matter")
