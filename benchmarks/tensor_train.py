@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.commands import run_and_report
+from experiments.headline import power_rows
 from experiments.real import LABELS, OURS, Comparison, TableCell
 from experiments.rows import ROOT, Row, append_row, markdown_table, provenance, read_rows
 from qaffde import QAFFDEAutoregressive, QAFFDETensorTrain, TensorTrainConfig
@@ -310,16 +311,9 @@ Rows of {rows[0]["date"][:10]}. Rebuild with
 
 
 def _power_table(rows: list[Row]) -> str:
-    head = [
-        "training rows",
-        "estimator",
-        "log-likelihood",
-        "steps filled",
-        "processor seconds",
-        "steps",
-    ]
+    head = ["training rows", "estimator", "log-likelihood", "steps filled", "processor seconds"]
     return markdown_table(
-        head,
+        [*head, "limit", "steps"],
         [
             [
                 f"{row['n_train']:,}",
@@ -327,10 +321,10 @@ def _power_table(rows: list[Row]) -> str:
                 f"{row['log_likelihood']:.3f}",
                 f"{row['gaps_filled']:.3f}",
                 f"{row['seconds']:.0f}",
+                f"{row['time_limit']:.0f} s" if row["time_limit"] else "none",
                 f"{row['steps']:,}",
             ]
-            for row in rows
-            if row["task"] == "power" and row["time_limit"] is None
+            for row in power_rows(rows)
         ],
     )
 
