@@ -38,13 +38,10 @@ class QAFFDEAutoregressive(BornEstimator):
         All columns in the order of the chain; by default that of `X`.
     width, n_blocks : int or "auto", int, default="auto", 2
         Of the network: size of its layers, and residual blocks; "auto" is 64 to 256, by the root
-        of the number of rows.
-    n_components, n_functions : int or "auto", default="auto"
-        Gaussians C and functions K of each conditional density, as in
-        :class:`qaffde.nn.ConditionalBorn`; "auto" is 8 to 16 and 12 to 20, by the cube root of
-        the number of rows, as is the number of cosines of a column that the network sees.
-    rank : int, default=2
-        Rows r of its factor.
+        of the number of rows. It sees 8 to 32 cosines of each column, by the cube root.
+    n_components, n_functions, rank : int, default=16, 20, 2
+        Gaussians C, functions K and rows r of each conditional density, as in
+        :class:`qaffde.nn.ConditionalBorn`.
     dropout : float, default=0.1
     columns : "auto", kind, list of d kinds, dict of {column: kind} or None, default="auto"
         Kinds of the columns, as in :class:`QAFFDE`.
@@ -84,8 +81,8 @@ class QAFFDEAutoregressive(BornEstimator):
     order: Iterable[Column] | None = None
     width: int | str = "auto"
     n_blocks: int = 2
-    n_components: int | str = "auto"
-    n_functions: int | str = "auto"
+    n_components: int = 16
+    n_functions: int = 20
     rank: int = 2
     dropout: float = 0.1
     columns: Any = "auto"
@@ -114,9 +111,8 @@ class QAFFDEAutoregressive(BornEstimator):
         sample_weight : array-like of shape (n,), optional
             Chunks bring their own weights.
         """
-        for name in ("width", "n_components", "n_functions"):
-            check_count(name, getattr(self, name), auto=True)
-        for name in ("n_blocks", "rank"):
+        check_count("width", self.width, auto=True)
+        for name in ("n_blocks", "n_components", "n_functions", "rank"):
             check_count(name, getattr(self, name))
         if self.dropout != 0:
             check_share("dropout", self.dropout)

@@ -38,12 +38,11 @@ class ChainSizes:
 
     @classmethod
     def for_rows(cls, n: int, **given: Any) -> "ChainSizes":
-        """Wider networks and finer densities for more rows; sizes that are given come first."""
-        m = min(32, max(8, round(n ** (1 / 3) / 2)))
+        """Wider networks, and more cosines, for more rows; sizes that are given come first."""
         width = 16 * min(16, max(4, round(n**0.5 / 16)))
-        densities = {"n_components": max(8, m // 2), "n_functions": min(20, max(12, m))}
+        n_waves = min(32, max(8, round(n ** (1 / 3) / 4)))
         numbers = {name: size for name, size in given.items() if not isinstance(size, str)}
-        return cls(**{"width": width, "n_waves": m} | densities | numbers)
+        return cls(**{"width": width, "n_waves": n_waves} | numbers)
 
 
 def make_chain(
