@@ -130,7 +130,8 @@ class Slices:
     ) -> float:
         """Probability of a box of two columns, to about 1e-6: a quadrature for each term.
 
-        Where a term is a narrow ridge it is to about 1e-5, by quasi-random points. The mass of all terms is that of :class:`Column`, of either column.
+        Where a term is a narrow ridge it is to about 1e-5, by quasi-random points. The mass of
+        all terms is that of :class:`Column`, of either column.
         """
         total, bounds = 0.0, torch.tensor(box, dtype=torch.float64).T
         if self.columns is not None:
