@@ -33,6 +33,10 @@ from qaffde.parameters import Seed, check_choice, check_count, guard
 N_DRAWS = 10_000
 CONFIDENCE = float(norm.ppf(0.995))
 """Standard errors of a mean of draws that hold 99 %."""
+UNITS = (
+    "the density is too high or too low for float64 in the units of the data; multiply or divide "
+    "the columns first"
+)
 Measured = tuple[float, float]
 """A value, and half the width of its 99 % confidence interval: zero without draws."""
 if TYPE_CHECKING:
@@ -129,13 +133,20 @@ class InformationMixin(_Base):
         return _answer(found, return_error=return_error)
 
     def _inner_product(self, other: Any, n_samples: int, random_state: Seed) -> Measured:
+        """Inner product, which is a number, and is not zero where a density is its own other."""
+        closed = None
         if _same_kinds(self, other):
             closed = comparison.inner_product(self._mixture(), other._mixture())
-            if closed is not None:
-                return float(closed[0]), float(closed[1])
-        return self._expected(
-            lambda rows: np.exp(_score(other, self, rows)), n_samples, random_state
-        )
+        if closed is None:
+            with np.errstate(over="ignore"):
+                found = self._expected(
+                    lambda rows: np.exp(_score(other, self, rows)), n_samples, random_state
+                )
+        else:
+            found = float(closed[0]), float(closed[1])
+        if not math.isfinite(found[0]) or (other is self and found[0] <= 0):
+            raise ValueError(UNITS)
+        return found
 
     def l2_distance(
         self,
@@ -408,4 +419,6 @@ def _log(found: Measured) -> Measured:
 
 
 def _answer(found: Measured, *, return_error: bool) -> Any:
+    if math.isnan(found[0]):
+        raise ValueError(UNITS)
     return found if return_error else found[0]

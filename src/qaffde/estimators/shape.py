@@ -13,6 +13,8 @@ from qaffde.nn import RealColumn, TableDensity, shape
 from qaffde.parameters import Seed, check_count, check_positive, check_share, guard
 
 N_STARTS = 2000
+FAR = -1e100
+"""Log-density below which it is cut off, and has no derivative."""
 BLOCK = 2048
 """Rows whose derivatives are computed at once."""
 
@@ -69,7 +71,7 @@ class ShapeMixin(_Base):
         ----------
         X : array-like of shape (n, d)
         """
-        return self._derivatives(X)[1]
+        return self._derivative(X, 1)
 
     def hessian(self, X: ArrayLike) -> Array:
         """Matrix of second derivatives of the log-density at each row, of shape (n, d, d), exact.
@@ -78,7 +80,7 @@ class ShapeMixin(_Base):
         ----------
         X : array-like of shape (n, d)
         """
-        return self._derivatives(X)[2]
+        return self._derivative(X, 2)
 
     def modes(
         self,
@@ -128,11 +130,19 @@ class ShapeMixin(_Base):
         points = ends[best[kept]].numpy(), height[kept].numpy()
         return Modes(*points, np.array(masses), np.array(rises)[kept])
 
-    def _derivatives(self, X: ArrayLike) -> tuple[Array, ...]:
+    def _derivative(self, X: ArrayLike, order: int) -> Array:
+        """First or second derivatives of the log-density at rows that have any."""
         self._check_real()
         rows = torch.tensor(self._numbers(X))
         parts = [shape.derivatives(self.density_, part) for part in rows.split(BLOCK)]
-        return tuple(torch.cat(part).numpy() for part in zip(*parts, strict=True))
+        log_p, found = (torch.cat([part[k] for part in parts]).numpy() for k in (0, order))
+        lost = ~np.isfinite(found).reshape(len(found), -1).all(1) | (log_p < FAR)
+        if lost.any():
+            raise ValueError(
+                f"row {lost.argmax()} is so far from the data that the density has no derivative "
+                "there in float64; leave it out"
+            )
+        return found
 
     def _check_real(self) -> None:
         density = self._mixture()

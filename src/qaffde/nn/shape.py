@@ -40,12 +40,20 @@ def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return log_p.detach(), slope.detach(), torch.stack(rows, 1)
 
 
+def axes_of(curvature: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    """Curvatures (n, d) along their axes (n, d, d); none where there is no density."""
+    scaled = (curvature * unit[:, None] * unit).nan_to_num(0, 0, 0)
+    lam, V = torch.linalg.eigh(scaled)
+    return lam, V
+
+
 def newton_step(
     slope: Tensor, curvature: Tensor, unit: Tensor, *, down: int = 0, longest: float = LONGEST
 ) -> Tensor:
     """Steps (n, d) up, but down along the `down` directions of the largest curvature."""
-    lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
-    along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
+    lam, V = axes_of(curvature, unit)
+    slope = (slope * unit).nan_to_num(0, 0, 0)
+    along = (V.mT @ slope[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
     along[:, len(unit) - down :] *= -1
     step = (V @ along[..., None])[..., 0]
     return step * (longest / step.norm(dim=1, keepdim=True).clamp(min=longest)) * unit
@@ -78,7 +86,7 @@ def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
         _, slope, curvature = derivatives(density, x)
         x = x + newton_step(slope, curvature, unit, down=1, longest=LONGEST / 5)
     curvature = derivatives(density, x)[2]
-    return x, torch.linalg.eigh(curvature * unit[:, None] * unit)[1][..., -1] * unit
+    return x, axes_of(curvature, unit)[1][..., -1] * unit
 
 
 def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:
