@@ -24,9 +24,16 @@ from qaffde.selection.columns import (
     maps_of_ends,
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
-from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SEARCHED_COVARIANCES, SelectionPolicy
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
-from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.summary import (
+    Names,
+    Summary,
+    box_units,
+    check_width,
+    relative_bandwidth,
+    robust_units,
+)
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.closed_form import (
@@ -310,6 +317,8 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
+    if not spec.is_single:
+        check_width(d, SEARCHED_COVARIANCES)
     method = METHODS[spec.method](spec, policy, compute, seed)
     maps: Maps | None = None
     rehearsed: list[Trial] = []
