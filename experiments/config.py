@@ -222,8 +222,8 @@ class OutliersConfig:
     ----------
     title : str
     sets, methods : tuple of str
-    growth_set : str
-        On which the cost of a score is measured.
+    growth_set, growth_methods : str, tuple of str
+        What the cost of a score is measured on, and of.
     honesty : str
         What the choice of the detector's rules saw of the sets.
     published : dict of {str: dict of {str: list of float}}
@@ -235,6 +235,7 @@ class OutliersConfig:
     sets: tuple[str, ...]
     methods: tuple[str, ...]
     growth_set: str
+    growth_methods: tuple[str, ...]
     honesty: str
     published: Mapping[str, Any]
     budgets: Mapping[str, OutliersBudget]

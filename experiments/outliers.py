@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.neighbors import KernelDensity
 from sklearn.preprocessing import StandardScaler
 
 from experiments.cells import SingleRow
@@ -40,13 +41,13 @@ LEVEL = 0.05
 """Of the critical difference."""
 
 
-def _pyod(module: str, name: str, **parameters: Any) -> Callable[[int], Any]:
+def _pyod(module: str, name: str) -> Callable[[int], Any]:
     """A detector of PyOD, imported when it is made."""
 
     def make(seed: int) -> Any:
         kind = getattr(import_module(f"pyod.models.{module}"), name)
         seeded = {"random_state": seed} if module == "iforest" else {}
-        return kind(**parameters, **seeded)
+        return kind(**seeded)
 
     return make
 
@@ -57,17 +58,35 @@ def _ours(seed: int) -> Any:
     return PyODDetector(random_state=seed)
 
 
+class ScottKDE:
+    """scikit-learn's estimate with PyOD's names; its own rows are scored only if asked for."""
+
+    def fit(self, X: Array) -> "ScottKDE":
+        """Keep the rows."""
+        self.rows = X
+        self.model = KernelDensity(bandwidth="scott").fit(X)
+        return self
+
+    def decision_function(self, X: Array) -> Array:
+        """Negative log-densities (n,)."""
+        return -self.model.score_samples(X)
+
+    @property
+    def decision_scores_(self) -> Array:
+        """Those of the training rows."""
+        return self.decision_function(self.rows)
+
+
 METHODS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "qaffde": ("QAFFDEOutlierDetector", _ours),
-    "kde": ("KDE, Scott", _pyod("kde", "KDE", bandwidth="scott")),
+    "kde": ("KDE, Scott", lambda seed: ScottKDE()),
     "knn": ("KNN", _pyod("knn", "KNN")),
     "lof": ("LOF", _pyod("lof", "LOF")),
     "iforest": ("IForest", _pyod("iforest", "IForest")),
     "ecod": ("ECOD", _pyod("ecod", "ECOD")),
     "copod": ("COPOD", _pyod("copod", "COPOD")),
 }
-"""Names for people, and detectors with PyOD's interface; those of LOF and KDE call
-scikit-learn's."""
+"""Names for people, and detectors with PyOD's interface; its LOF calls scikit-learn's."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +195,7 @@ def outlier_cells(
         OutlierCell(budget_name, config.growth_set, method, budget.seeds[0], GROWTH, n)
         for n in budget.growth
         for method in chosen
-        if sets is None or config.growth_set in sets
+        if method in config.growth_methods and (sets is None or config.growth_set in sets)
     ]
 
 
@@ -189,17 +208,33 @@ class Comparison:
     protocol: str
 
     @cached_property
-    def own(self) -> dict[str, dict[str, float]]:
-        """Mean ROC AUC in percent, by method and set, of what is measured on all sets."""
-        found: dict[str, dict[str, list[float]]] = {}
-        for row in self.rows:
-            if row["protocol"] == self.protocol and row["status"] == "complete":
-                values = found.setdefault(row["method"], {}).setdefault(row["set"], [])
-                values.append(100 * row["metrics"]["roc_auc"])
+    def measured(self) -> dict[tuple[str, str, int], float]:
+        """ROC AUC in percent, by method, set and seed."""
         return {
-            method: {name: mean(found[method][name]) for name in self.config.sets}
-            for method in METHODS
-            if set(self.config.sets) <= found.get(method, {}).keys()
+            (row["method"], row["set"], row["seed"]): 100 * row["metrics"]["roc_auc"]
+            for row in self.rows
+            if row["protocol"] == self.protocol and row["status"] == "complete"
+        }
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Seeds with which ours is measured on all sets."""
+        seeds = sorted({seed for _, _, seed in self.measured})
+        return [
+            s for s in seeds if all(("qaffde", n, s) in self.measured for n in self.config.sets)
+        ]
+
+    @cached_property
+    def own(self) -> dict[str, dict[str, float]]:
+        """Means over these seeds, by method and set, of methods that have all of them."""
+        keys = [(name, seed) for name in self.config.sets for seed in self.seeds]
+        whole = [m for m in METHODS if keys and all((m, *key) in self.measured for key in keys)]
+        return {
+            method: {
+                name: mean(self.measured[method, name, seed] for seed in self.seeds)
+                for name in self.config.sets
+            }
+            for method in whole
         }
 
     @cached_property
@@ -313,14 +348,15 @@ def growth_table(rows: Sequence[Row]) -> str:
 def outliers_page(rows: Sequence[Row], config: OutliersConfig, rebuild: str) -> str:
     """Page with means, ranks, every set, and what a score costs."""
     both = [Comparison(rows, config, protocol) for protocol in PROTOCOLS]
-    seeds = len({row["seed"] for row in rows})
+    seeds = len(both[0].seeds)
     revisions = sorted({(row["revision"] or "unknown")[:7] for row in rows})
     limit = max((row["limit"] for row in rows if row["protocol"] != GROWTH), default=0)
     parts = [
         f"# {config.title}",
-        f"ROC AUC in percent, means over {seeds} seeds and {len(config.sets)} sets, and the mean "
-        f"rank among {len(both[0].all)} methods: {len(both[0].own)} run here and "
-        f"{len(both[0].published)} with figures published by Livernoche et al. (2024), of which "
+        f"ROC AUC in percent, means over {len(config.sets)} sets and {seeds} "
+        f"seed{'s' * (seeds > 1)}, and the mean rank among {len(both[0].all)} methods: "
+        f"{len(both[0].own)} run here and {len(both[0].published)} with figures published by "
+        "Livernoche et al. (2024), of which "
         "the best five of each protocol are shown. One-class: half of the inliers are the "
         "training rows; the other half and all outliers are scored. Contaminated: all rows are "
         f"training rows, and scored. Sets of more than {limit:,} rows are a random {limit:,} of "

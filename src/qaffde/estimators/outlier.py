@@ -4,11 +4,13 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
+from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import (
@@ -42,10 +44,10 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     r"""Outliers by a low density.
 
     Each row is scored by densities, and each training row by those of the other folds. By default
-    these are two compressed kernel estimates (:class:`~qaffde.estimators.KernelMixture`): a wide
-    one of columns in their own units, and one of Scott's bandwidth in directions that are not
-    correlated. An outlier stands out in one or the other, and no sum of squares lets one of them
-    outweigh the other: their log-densities are averaged in units of their spread.
+    these are a single Gaussian, in which a row is unlikely that is far from all others together,
+    and a kernel estimate, in which one is that is far from each
+    (:class:`~qaffde.estimators.KernelMixture`, with one kernel and with many). Their
+    log-densities are averaged in units of their spread, so that neither outweighs the other.
 
     Outliers among the training rows make others like them likely. The densities are therefore
     fitted twice, the second time without the rows of the lowest scores: the share `contamination`
@@ -54,8 +56,9 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : density estimator or list of them, optional
-        Anything with `fit` and `score_samples` of this package. By default two kernel estimates
-        or, for a data frame with categories, integers or gaps, an untuned :class:`QAFFDE`.
+        Anything with `fit` and `score_samples` of this package. By default a Gaussian and a
+        kernel estimate or, for a data frame with categories, integers or gaps, an untuned
+        :class:`QAFFDE`.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the training rows, where it is known: `offset_` is then the
         quantile of their scores. "auto" takes the 1 % quantile of the out-of-fold scores: one in a
@@ -131,15 +134,22 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
         near = total * _are_near(distinct, total)
         run.say("fit of all rows, and scores of each fold without it")
+        began = run.seconds
         models, scores = self._fitted(new, distinct, near, total, run, 2 * len(new))
         trusted = scores >= weighted_quantile(scores, total, share)
-        run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
-        models, scores = self._fitted(models, distinct, near * trusted, total, run, len(new))
+        if run.left is None or run.left > 0.5 * (run.seconds - began):
+            run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
+            models, scores = self._fitted(models, distinct, near * trusted, total, run, len(new))
+        else:
+            message = "time_limit leaves none for a second fit: the density is that of all rows"
+            warn(message, ConvergenceWarning, stacklevel=2)
         self.estimator_ = models if len(models) > 1 else models[0]
         judged = scores if is_auto else self._scores(distinct)
         self.offset_ = float(weighted_quantile(judged, total, share))
-        self.out_of_fold_scores_ = self._scores(rows)
+        self.out_of_fold_scores_ = np.empty(len(rows))
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
+        if not counted.all():
+            self.out_of_fold_scores_[~counted] = self._scores(rows[~counted])
         return self
 
     def _unfitted(self, X: Any) -> list[Any]:
@@ -153,8 +163,8 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         whole = QAFFDE(random_state=self.random_state)
         if _table_schema(X, whole) is not None:
             return [whole]
-        wide = KernelMixture(bandwidth=1.0, whitening=0.0, random_state=self.random_state)
-        return [wide, KernelMixture(whitening=1.0, random_state=self.random_state)]
+        kernel = KernelMixture(n_kernels=1, whitening=1.0, random_state=self.random_state)
+        return [kernel, KernelMixture(random_state=self.random_state)]
 
     def _fitted(
         self, new: list[Any], rows: Array, weight: Array, total: Array, run: Run, n_left: int
@@ -228,11 +238,11 @@ def _limited(estimator: Any, run: Run, n_left: int) -> Any:
 
     Folds of a :class:`QAFFDE` take little of the time; those of others are fits.
     """
-    own: dict[str, Any] = {}
-    if run.left is not None:
+    own, may = dict[str, Any](), estimator.get_params(deep=False)
+    if run.left is not None and "time_limit" in may:
         folds = 0.2 if isinstance(estimator, QAFFDE) else FOLDS
         own["time_limit"] = run.left / n_left / (1 + folds)
-    if run.verbose and "verbose" in estimator.get_params(deep=False):
+    if run.verbose and "verbose" in may:
         own["verbose"] = True
     return clone(estimator).set_params(**own)
 

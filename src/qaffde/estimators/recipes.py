@@ -139,7 +139,7 @@ def _is_fitted(f: Fields, name: str, models: Any) -> None:
         f.require(fitted(model), name, "is not fitted")
 
 
-def _restore_detector(model: QAFFDEOutlierDetector, f: Fields) -> None:
+def _restore_detector(model: Any, f: Fields) -> None:
     models, units = f["estimator_"], f.setdefault("units_", None)
     size = None if units is None else len(units)
     fits = size == (len(models) if isinstance(models, list) else None)

@@ -353,6 +353,10 @@ DRAWN_TERMS = 2**24
 """Rows times components that are drawn at once."""
 CACHED_TERMS = 2**17
 """Numbers of components times rows that stay in cache."""
+MAX_BYTES, COVARIANCES, SEARCHED_COVARIANCES = 4e9, 8, 400
+"""Of the covariances of a fit: how many there are at once, and where mixtures are searched."""
+MAX_KEPT = 2**26
+"""Products of two columns of all rows, half a GB, that are kept; more are made when used."""
 LOG_NOTHING = -80.0
 """Logarithm of a share that adds nothing; exponentials that underflow are slow."""
 SINGLE_RIDGE, SINGLE_REACH = 1e-5, 1e3

@@ -24,9 +24,16 @@ from qaffde.selection.columns import (
     maps_of_ends,
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
-from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SEARCHED_COVARIANCES, SelectionPolicy
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
-from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.summary import (
+    Names,
+    Summary,
+    box_units,
+    check_width,
+    relative_bandwidth,
+    robust_units,
+)
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.closed_form import (
@@ -310,6 +317,8 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
+    if not spec.is_single:
+        check_width(d, SEARCHED_COVARIANCES)
     method = METHODS[spec.method](spec, policy, compute, seed)
     maps: Maps | None = None
     rehearsed: list[Trial] = []
@@ -354,16 +363,12 @@ def select(
             maps = frame.maps
     z, scale = frame.summary, frame.scale
     if search.was_late:
-        tried = len(search.values)
-        found = (
-            f"after {tried} candidates; the plan is the best of them"
-            if tried
-            else (
-                "before the first candidate; the plan has the first bandwidth, or a mixture alone"
-            )
-        )
+        tried, what = len(search.values), "the plan is the best of them"
+        if not tried:
+            what = "the plan has the first bandwidth, or is a mixture alone"
         warn(
-            f"time_limit has ended the search {found}. Give more time, or a plan (plan=…)",
+            f"time_limit has ended the search after {tried} candidates; {what}. Give more time, "
+            "or a plan (plan=…)",
             ConvergenceWarning,
             stacklevel=2,
         )
