@@ -23,6 +23,7 @@ from qaffde import (
     TensorTrainConfig,
     TrainingConfig,
 )
+from qaffde.estimators import KernelMixture
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
@@ -90,6 +91,7 @@ MODELS = {
         .fit(np.tile(X, (20, 1)))
         .update(X[:31])
     ),
+    "kernels": lambda: KernelMixture(8, random_state=0).fit(FRAME),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
