@@ -17,6 +17,7 @@ from experiments.results import OURS, Results
 from experiments.rows import ROOT, Row, markdown_table, read_rows
 
 TRAIN_ROWS = ROOT / "benchmarks/results/tensor_train.jsonl"
+ON_POWER = ("QAFFDETensorTrain", "QAFFDEAutoregressive")
 DIGITS = 3
 """Decimals of a nat that a lead must show in."""
 
@@ -59,8 +60,15 @@ def _won(pairs: list[tuple[Row, Row | None]]) -> str:
     return f"{sum(round(lead, DIGITS) > 0 for lead in leads)} of {len(leads)}"
 
 
+def power_rows(rows: list[Row]) -> list[Row]:
+    """Last rows of ours on POWER, by the number of training rows."""
+    own = [row for row in rows if row["task"] == "power" and row["estimator"] in ON_POWER]
+    latest = {(row["n_train"], row["estimator"]): row for row in own}
+    return sorted(latest.values(), key=lambda row: row["n_train"])
+
+
 def _power(rows: list[Row]) -> list[list[str]]:
-    found = sorted((row for row in rows if row["task"] == "power"), key=lambda row: row["n_train"])
+    found = power_rows(rows)
     figures = {
         name: ", ".join(
             f"{row['log_likelihood']:+.2f} nats from {row['n_train']:,} rows in "

@@ -1,6 +1,7 @@
 """One small estimator of every class that files may hold, fitted."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,13 @@ TABLE = pd.DataFrame(
 )
 
 
+def _hours():
+    """Hours, and a wave over the day that a mixture of few components cannot follow."""
+    rng = np.random.default_rng(0)
+    turn = rng.random(800)
+    return np.column_stack([24 * turn, 2 * np.sin(4 * np.pi * turn) + 0.2 * rng.normal(size=800)])
+
+
 def _labels():
     return np.where(X[:, 0] > 2, "large", "small")
 
@@ -66,6 +74,11 @@ MODELS = {
     "table": lambda: QAFFDE(
         columns={"hour": Periodic(24), "spend": Atom(0)}, policy=BRIEF, random_state=0
     ).fit(TABLE),
+    "waves of a table": lambda: QAFFDESGD(
+        columns=[Periodic(24), Real()],
+        policy=replace(BRIEF, few_wave_rows=500),
+        random_state=0,
+    ).fit(_hours()),
     "train of a table": lambda: QAFFDETensorTrain(training=SHORT, random_state=0).fit(TABLE),
     "chain of a table": lambda: QAFFDEAutoregressive(
         width=8, training=TrainingConfig(max_steps=4), random_state=0
@@ -91,7 +104,7 @@ MODELS = {
         .fit(np.tile(X, (20, 1)))
         .update(X[:31])
     ),
-    "kernels": lambda: KernelMixture(8, random_state=0).fit(FRAME),
+    "kernels": lambda: KernelMixture(8, random_state=0).fit(X),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),

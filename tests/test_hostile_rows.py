@@ -6,6 +6,7 @@
 import inspect
 import itertools
 import os
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 arrays = pytest.importorskip(
     "benchmarks.faults.arrays", reason="lives in the repository, not in the package"
 )
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from qaffde import QAFFDE  # noqa: E402
+from qaffde.nn import BornMixture  # noqa: E402
 
 FINE = {"answered", "answered, in part", "refused"}
 N_CASES = int(os.environ.get("QAFFDE_HOSTILE_ROWS", "30"))
@@ -35,7 +36,7 @@ def test_plain_rows_are_answered(name, tmp_path):
     assert arrays.outcome(replace(PLAIN, estimator=name), tmp_path).startswith("answered")
 
 
-@pytest.mark.parametrize("name", ["gaussian", "classifier", "detector", "regressor"])
+@pytest.mark.parametrize("name", ["gaussian", "classifier", "detector", "drift", "regressor"])
 def test_every_public_method_is_asked(name, tmp_path, monkeypatch):
     kind, asked = type(arrays.ESTIMATORS[name]()), set()
     methods = {
@@ -108,3 +109,50 @@ def test_rows_far_beyond_the_others_keep_their_mass():
     assert model.probability(-np.inf, np.inf) == pytest.approx(1)
     assert np.isfinite(model.mean()).all()
     assert ((model.cdf(X) >= 0) & (model.cdf(X) <= 1)).all()
+
+
+@pytest.mark.parametrize("scale", [1e-130, 1e130])
+def test_densities_beyond_float64_have_no_inner_products(scale):
+    """Of tiny columns they overflow, and infinity less infinity is NaN; of huge ones they are 0.
+
+    They were NaN, and logarithms of zero.
+    """
+    X = np.random.default_rng(0).normal(size=(30, 3)) * scale
+    models = [QAFFDE(6, "scott", base_measure="box", random_state=k).fit(X) for k in (0, 1)]
+    for name in ("inner_product", "l2_distance", "cauchy_schwarz_divergence"):
+        own = models[0] if name == "inner_product" else models[1]
+        with pytest.raises(ValueError, match="too high or too low for float64"):
+            getattr(models[0], name)(own)
+    assert np.isfinite(models[0].kl_divergence(models[1], n_samples=50, random_state=0))
+
+
+def test_modes_and_derivatives_where_there_is_no_density():
+    """Walks to saddles leave a box; derivatives far away are no numbers."""
+    line = np.random.default_rng(0).normal(size=2)
+    model = QAFFDE(6, "scott", base_measure="box", random_state=0).fit(np.stack([line] * 3, 1))
+    assert np.isfinite(model.modes(n_samples=5, random_state=0).points).all()
+    model = QAFFDE(6, 0.7, base_measure="gaussian", random_state=0)
+    model.fit(np.random.default_rng(0).normal(size=(50, 2)))
+    with pytest.raises(ValueError, match="row 1 is so far from the data"):
+        model.score_function([[0.0, 0.0], [1e300, -1e300]])
+
+
+def test_high_frequencies_are_integrated_by_draws():
+    """A rule of 1,371,908 nodes would take 14 TB, one of 20,000 minutes."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    X[0] = 1e5
+    models = [QAFFDE(6, 0.7, base_measure="gaussian", random_state=0).fit(X[k:]) for k in (0, 0)]
+    start = time.process_time()
+    assert np.isfinite(models[0].entropy(n_samples=50, random_state=0))
+    assert models[0].inner_product(models[1]) > 0
+    assert time.process_time() - start < 10
+
+
+def test_filled_gaps_are_numbers(monkeypatch):
+    """A conditional mean behind a map with heavy tails overflows far away."""
+    model = QAFFDE(6, 0.7, base_measure="gaussian", random_state=0)
+    model.fit(np.random.default_rng(0).normal(size=(50, 2)))
+    fill = BornMixture.fill
+    monkeypatch.setattr(BornMixture, "fill", lambda *given: fill(*given) * 1e308 * 1e308)
+    with pytest.raises(ValueError, match="row 1 cannot be filled"):
+        model.impute([[0.0, 0.0], [1.0, np.nan]], method="mean")

@@ -28,9 +28,12 @@ from benchmarks.faults.checks import (
     Question,
     WrongError,
     finite,
+    known,
     log,
     near,
     of_derived,
+    of_information,
+    of_shape,
     rising,
     within,
 )
@@ -40,10 +43,12 @@ from qaffde import (
     QAFFDESGD,
     FourierFeatures,
     QAFFDEClassifier,
+    QAFFDEDriftDetector,
     QAFFDEOutlierDetector,
     QAFFDERegressor,
     Real,
     TrainingConfig,
+    compare,
     load,
 )
 from qaffde.estimators.calculus import BornEstimator
@@ -68,6 +73,7 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
     "detector": lambda: QAFFDEOutlierDetector(
         QAFFDE(**FAST, bandwidth="scott", base_measure="gaussian"), random_state=0
     ),
+    "drift": lambda: QAFFDEDriftDetector(n_features=4, n_permutations=19, random_state=0),
     "features": lambda: FourierFeatures(8, random_state=0),
     "regressor": lambda: QAFFDERegressor(
         2, n_hidden=8, n_components=2, n_functions=3, training=STEPS, random_state=0
@@ -151,7 +157,8 @@ def outcome(case: Case, folder: Path) -> str:
         X, Y = case.rows, case.asked
         try:
             if case.estimator in frames.ESTIMATORS:
-                X, Y, columns = frames.tabled(X, Y, np.random.default_rng(case.seed))
+                rng, gaps = np.random.default_rng(case.seed), case.estimator != "chain"
+                X, Y, columns = frames.tabled(X, Y, rng, gaps=gaps)
                 model = ESTIMATORS[case.estimator](columns)
             else:
                 model = ESTIMATORS[case.estimator]()
@@ -230,13 +237,15 @@ def _questions(model: Any, X: Any, Y: Any, folder: Path) -> Iterator[Question]:
             yield from _of_classifier(model, X, Y)
         case QAFFDEOutlierDetector():
             yield from _of_detector(model, X, Y)
+        case QAFFDEDriftDetector():
+            yield from _of_drift(model, X, Y)
         case QAFFDERegressor():
             yield from _of_regressor(model, X, Y)
         case BornEstimator(schema_=Schema()):
             yield from frames.questions(model, X, Y)
         case _:
             yield from _of_density(model, np.array(X, dtype=float), np.array(Y, dtype=float))
-    if not isinstance(model, FourierFeatures):
+    if not isinstance(model, FourierFeatures | QAFFDEDriftDetector):
         yield "save and load", lambda: _saved(model, X, folder)
 
 
@@ -258,6 +267,15 @@ def _of_detector(model: Any, X: Array, Y: Array) -> Iterator[Question]:
         yield f"decision_function{where}", lambda Z=Z: log(model.decision_function(Z))
         yield f"predict{where}", lambda Z=Z: within(model.predict(Z), -1, 1)
     yield "out_of_fold_scores_", lambda: log(model.out_of_fold_scores_)
+
+
+def _of_drift(model: Any, X: Array, Y: Array) -> Iterator[Question]:
+    for where, Z in (("", X), (" of other rows", Y)):
+        yield f"score{where}", lambda Z=Z: finite(model.score(Z))
+        yield f"update{where}", lambda Z=Z: within(model.update(Z).p_value_, 0, 1)
+        yield f"columns{where}", lambda: within(model.column_p_values_, 0, 1)
+        yield f"statistic{where}", lambda: finite(model.statistic_)
+    yield "forget", lambda: within(model.forget(2).p_value_, 0, 1)
 
 
 def _of_regressor(model: Any, X: Array, Y: Array) -> Iterator[Question]:
@@ -317,6 +335,11 @@ def _of_density(model: Any, X: Array, Y: Array) -> Iterator[Question]:
             lambda: log(model.conditional_score_samples(Y, [0])),
         )
     if isinstance(model, QAFFDE):
+        other = QAFFDE(plan=model.plan_).fit(X[: len(X) // 2 + 1])
+        yield from of_information(model, other)
+        yield "fidelity", lambda: within(model.fidelity(other), 0, 1)
+        yield "trace_distance", lambda: within(model.trace_distance(other), 0, 1)
+        yield "compare", lambda: known(compare(model, other, n_samples=20).kl_divergence)
         yield "partial_fit", lambda: model.partial_fit(Y)
         yield "score_samples after it", lambda: finite(model.score_samples(X))
         yield "forget", lambda: model.forget(Y)
@@ -341,6 +364,10 @@ def _of_calculus(model: BornEstimator, X: Array, Y: Array) -> Iterator[Question]
     yield "impute", lambda: finite(model.impute(holes, random_state=0))
     yield "impute the mean", lambda: finite(model.impute(holes, method="mean"))
     yield "hdr_level", lambda: finite(model.hdr_level([0.5, 0.9], 50, random_state=0))
+    yield "characteristic_function", lambda: finite(model.characteristic_function(Y[:2, :d]))
+    if not isinstance(model, QAFFDE):  # that has another one beside it
+        yield from of_information(model, model)
+    yield from of_shape(model, X, Y[:, :d])
     if d == 1:
         levels = np.array([0.01, 0.5, 0.99])
         yield "ppf", lambda: rising(model.ppf(levels))

@@ -23,6 +23,32 @@ def of_derived(
             yield f"{name}: {asked}", question
 
 
+def of_information(model: Any, other: Any) -> Iterator[Question]:
+    """Questions about one density and another of the same columns."""
+    few: dict[str, Any] = {"n_samples": 20, "random_state": 0}
+    for name in ("inner_product", "l2_distance", "cauchy_schwarz_divergence"):
+        yield name, lambda name=name: within(getattr(model, name)(other, **few), 0, np.inf)
+    yield "kl_divergence", lambda: known(model.kl_divergence(other, **few))
+    yield "entropy", lambda: finite(model.entropy(**few))
+    yield "renyi_entropy", lambda: finite(model.renyi_entropy(**few))
+    yield "expectation", lambda: near(model.expectation(lambda rows: np.ones(len(rows)), **few), 1)
+    if model.n_features_in_ > 1:
+        for kind in ("shannon", "quadratic"):
+            yield (
+                f"mutual_information, {kind}",
+                lambda kind=kind: finite(model.mutual_information([0], [-1], kind, **few)),
+            )
+
+
+def of_shape(model: Any, X: Any, Y: Any) -> Iterator[Question]:
+    """Questions about the derivatives of a density; `X` are rows that it was fitted to."""
+    yield "score_function", lambda: finite(model.score_function(X))
+    yield "score_function of other rows", lambda: finite(model.score_function(Y))
+    yield "hessian", lambda: finite(model.hessian(X[:3]))
+    yield "hessian of other rows", lambda: finite(model.hessian(Y[:3]))
+    yield "modes", lambda: finite(model.modes(n_samples=5, random_state=0).points)
+
+
 def _check(fine: Any, values: Any) -> None:
     if not np.all(fine):
         raise WrongError(str(np.asarray(values)[~np.broadcast_to(fine, np.shape(values))][:3]))
@@ -31,6 +57,11 @@ def _check(fine: Any, values: Any) -> None:
 def finite(values: Any) -> None:
     """All are finite."""
     _check(np.isfinite(values), values)
+
+
+def known(values: Any) -> None:
+    """None is NaN; a distance may be infinite."""
+    _check(~np.isnan(values), values)
 
 
 def log(values: Any) -> None:

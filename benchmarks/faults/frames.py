@@ -1,6 +1,7 @@
 """Hostile arrays as tables: kinds of columns, gaps and data frames, and what they are asked."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ import polars as pl
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from benchmarks.faults.checks import Question, finite, log, near, of_derived, rising, within
+from benchmarks.faults.checks import (
+    Question,
+    finite,
+    log,
+    near,
+    of_derived,
+    of_information,
+    of_shape,
+    rising,
+    within,
+)
 from qaffde import (
     QAFFDE,
     QAFFDESGD,
@@ -17,22 +28,31 @@ from qaffde import (
     Category,
     Integer,
     Periodic,
+    QAFFDEAutoregressive,
     QAFFDETensorTrain,
     Real,
     SelectionPolicy,
     TensorTrainConfig,
+    TrainingConfig,
 )
 from qaffde.frames import is_gap
 
 Array = NDArray[np.float64]
-QUICK = {
-    "policy": SelectionPolicy(table_iterations=10, table_choice_iterations=5, code_widths=(1.0,)),
-    "random_state": 0,
-}
+FEW = SelectionPolicy(table_iterations=10, table_choice_iterations=5, code_widths=(1.0,))
+QUICK = {"policy": FEW, "random_state": 0}
 ESTIMATORS: dict[str, Callable[[Any], Any]] = {
     "table": lambda columns: QAFFDE(columns=columns, **QUICK),
     "mapped table": lambda columns: QAFFDESGD(
         columns=columns, base_measure=2, transformation="normal", **QUICK
+    ),
+    "waves": lambda columns: QAFFDESGD(
+        columns=columns,
+        policy=replace(FEW, few_wave_rows=20, mixture_sizes=(1,)),
+        training=TrainingConfig(max_iter=2),
+        random_state=0,
+    ),
+    "chain": lambda columns: QAFFDEAutoregressive(
+        columns=columns, width=8, training=TrainingConfig(max_steps=4), random_state=0
     ),
     "train": lambda columns: QAFFDETensorTrain(
         columns=columns,
@@ -64,7 +84,9 @@ KINDS: dict[str, Callable[[Array, Generator], tuple[Any, Callable[[Array], Any]]
 """For each kind, from a column: what `columns` says of it, and how numbers become values."""
 
 
-def tabled(rows: Array, asked: Array, rng: Generator) -> tuple[Any, Any, Any]:
+def tabled(
+    rows: Array, asked: Array, rng: Generator, *, gaps: bool = True
+) -> tuple[Any, Any, Any]:
     """Two arrays as tables of random kinds, with gaps, and the kinds as `columns` takes them."""
     columns, tables = {}, ({}, {})
     for j, x in enumerate(rows.T):
@@ -72,10 +94,10 @@ def tabled(rows: Array, asked: Array, rng: Generator) -> tuple[Any, Any, Any]:
         if kind is not None:
             columns[f"c{j}"] = kind
         for table, part in zip(tables, (rows, asked), strict=True):
-            share = float(rng.choice([0, 0, 0.1, 0.7]))
-            gaps = rng.random(len(part)) < share
+            share = gaps * float(rng.choice([0, 0, 0.1, 0.7]))
+            lost = rng.random(len(part)) < share
             given = pd.Series(values(part[:, j]))
-            table[f"c{j}"] = given.astype(object).mask(gaps, None) if gaps.any() else given
+            table[f"c{j}"] = given.astype(object).mask(lost, None) if lost.any() else given
     frames = [pd.DataFrame(table).infer_objects() for table in tables]
     match rng.integers(4):
         case 0:
@@ -138,6 +160,8 @@ def _of_table(model: Any, X: Any, Y: Any) -> Iterator[Question]:
     yield "impute the mean", lambda: finite(numbers(model.impute(X, method="mean")))
     yield "impute other rows", lambda: finite(numbers(model.impute(Y, random_state=0)))
     yield "hdr_level", lambda: finite(model.hdr_level([0.5, 0.9], 50, random_state=0))
+    yield from of_information(model, model)
+    yield from of_shape(model, X, Y)
     for k, column in enumerate(model.schema_.columns):
         wanted = tuple(row[0] for row in _rows(_part(Y, [k]))[:2])
         single = isinstance(column.kind, Category | Integer)

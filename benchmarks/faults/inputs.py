@@ -18,6 +18,7 @@ from qaffde import (
     QAFFDESGD,
     FourierFeatures,
     QAFFDEClassifier,
+    QAFFDEDriftDetector,
     QAFFDEOutlierDetector,
     TrainingConfig,
 )
@@ -42,6 +43,7 @@ ESTIMATORS: tuple[Callable[[], Any], ...] = (
         QAFFDE(**FAST, bandwidth=0.7, base_measure="box"), random_state=0
     ),
     lambda: FourierFeatures(8, random_state=0),
+    lambda: QAFFDEDriftDetector(n_features=4, n_permutations=19, random_state=0),
     *(partial(make, "auto") for make in frames.ESTIMATORS.values()),
 )
 METHODS = (
@@ -152,6 +154,8 @@ def fit(model: Any, X: Any, weight: Any, rng: Generator) -> None:
     if isinstance(model, QAFFDEClassifier):
         n = X.shape[0] if hasattr(X, "shape") and X.shape else 50
         model.fit(X, np.arange(n) % 2, **given)
+    elif isinstance(model, QAFFDEDriftDetector):
+        model.fit(X).update(X)
     elif weight is not None and not isinstance(model, QAFFDE | QAFFDESGD):
         model.fit(X)
     elif isinstance(model, QAFFDE) and rng.random() < 0.3:

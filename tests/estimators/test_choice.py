@@ -91,7 +91,16 @@ def test_chunks(kind):
 def test_too_few_rows_to_compare():
     model = qaffde.fit([[0.0], [1.0], [2.5]], random_state=0)
     assert isinstance(model, QAFFDE)
-    assert str(model.choice_) == "too few rows: not compared"
+    assert str(model.choice_) == "too few different rows: not compared"
+
+
+@pytest.mark.parametrize("n", [60, 12_000])
+def test_copies_of_three_rows_are_not_compared(n):
+    """A part that is held out would be empty, or all others copies of one row."""
+    X = np.tile([[1.0, 2.0], [3.0, 4.0], [3.0, 2.0]], (n // 3, 1))
+    model = qaffde.fit(X, random_state=0)
+    assert model.choice_.candidates == ()
+    assert np.isfinite(model.score([[1.0, 2.0]]))
 
 
 def test_bad_time_limit():

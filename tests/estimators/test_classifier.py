@@ -254,7 +254,7 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monk
         if history.steps[-1] == 11:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(training_run, "print_progress", lambda steps: kill)
+    monkeypatch.setattr(training_run, "print_progress", lambda steps, limit: kill)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert [path.name for path in tmp_path.iterdir()] == ["fit.learning"]

@@ -1,5 +1,7 @@
 """The outlier detector: scikit-learn's checks, its offset, and outliers among its own rows."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -198,6 +200,26 @@ def test_fits_share_the_time(monkeypatch):
     assert limits[6:] == [pytest.approx(10, abs=1)] * 6  # for the first half took hardly any
     with pytest.raises(ValueError, match="time_limit=0"):
         QAFFDEOutlierDetector(SMALL, time_limit=0).fit(X)
+
+
+@pytest.mark.parametrize(("seconds", "n_fits"), [(1.0, 12), (8.0, 6)])
+@pytest.mark.filterwarnings("ignore:time_limit leaves none")
+def test_the_second_fit_is_left_out_where_the_first_took_most_of_the_time(
+    monkeypatch, seconds, n_fits
+):
+    clock, limits = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def fit(self, X, y=None, sample_weight=None):
+        clock[0] += seconds
+        limits.append(self.time_limit)
+        return Gaussian.fit(self, X, sample_weight=sample_weight)
+
+    monkeypatch.setattr(Timed, "fit", fit)
+    found = QAFFDEOutlierDetector(Timed(), time_limit=60.0, random_state=0).fit(X)
+    assert len(limits) == n_fits
+    assert clock[0] <= 60.0
+    assert np.isfinite(found.out_of_fold_scores_).all()
 
 
 def test_progress_is_printed_only_if_asked(capsys):

@@ -30,8 +30,8 @@ from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.names import find_columns
 from qaffde.streams.schemas import infer_schema
 
-STREAM_BYTES = 1 << 28
-"""Rows that take more memory are read in batches."""
+STREAM_BYTES = 1 << 25
+"""Rows that take more memory, before a fit takes a dozen times as much, are read in batches."""
 SAVED = ("qaffde", "qaffde-sgd", "qaffde-tensor-train", "qaffde-autoregressive")
 """Methods whose models can be saved."""
 

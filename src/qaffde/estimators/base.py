@@ -200,7 +200,7 @@ class FileMixin:
         """
         check_is_fitted(self)
         inner: Any = getattr(self, "estimator_", self)
-        density = inner.density_ if hasattr(inner, "score_samples") else None
+        density = getattr(inner, "density_", None) if hasattr(inner, "score_samples") else None
         if not isinstance(density, Density):
             raise FileError(
                 f"{type(self).__name__} has no log-density to export; export a density estimator"

@@ -191,6 +191,12 @@ class BornEstimator(FileMixin, InformationMixin, DensityEstimator):
         rows = self._rows(X, ensure_all_finite="allow-nan")
         density, generator = self._mixture(), generator_from(random_state)
         filled = density.fill(rows, generator if method == "sample" else None)
+        lost = ~filled.isfinite().all(1)
+        if lost.any():
+            raise ValueError(
+                f"row {int(lost.int().argmax())} cannot be filled: what it has lies so far from "
+                "the data that the rest overflows; leave the row out"
+            )
         return with_index(self._table(filled.numpy()), X)
 
     def mean(self) -> Array:
@@ -223,10 +229,17 @@ class BornEstimator(FileMixin, InformationMixin, DensityEstimator):
         levels = check_mass(mass)
         check_count("n_samples", n_samples)
         if self.n_features_in_ > 1:
-            log_p = self._log_density(self._draws(n_samples, random_state))
-            return weighted_quantile(log_p, np.ones_like(log_p), 1 - levels)
-        points, weight = (part.numpy() for part in self._mixture().even_points(n_samples))
-        return weighted_quantile(self._log_density(points), weight, 1 - levels)
+            points = self._draws(n_samples, random_state)
+            weight = np.ones(len(points))
+        else:
+            points, weight = (part.numpy() for part in self._mixture().even_points(n_samples))
+        found = weighted_quantile(self._log_density(points), weight, 1 - levels)
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "much of the mass lies so far out that its density is zero in float64; leave out "
+                "rows that are far from all others"
+            )
+        return found
 
     def purity(self) -> float:
         """Purity tr σ² of the density matrix: one for a pure state, 1/r for r equal ones."""

@@ -64,7 +64,7 @@ class Comparison(Printed):
 
     def __str__(self) -> str:
         if not self.candidates:
-            return "too few rows: not compared"
+            return "too few different rows: not compared"
         head = f"held-out log-likelihood ({self.n_rows:,} rows); of those within one standard "
         head += "error of the best, the first is chosen"
         return "\n  ".join([head, *map(str, self.candidates)])
@@ -190,10 +190,11 @@ def _splits(
     if n < policy.choice_rows:
         return []
     line = torch.randn(X.shape[1], generator=generator, dtype=torch.float64).numpy()
-    _, copy_of = np.unique(np.nan_to_num(X[counted].astype(float)) @ line, return_inverse=True)
-    if not copy_of.any():  # copies of one row, which the fit itself refuses
+    place = np.nan_to_num(X[counted].astype(float)) @ line
+    different, copy_of = np.unique(place, return_inverse=True)
+    if len(different) < 2 * policy.choice_folds:  # copies of a few rows: no two in each part
         return []
-    order = torch.randperm(int(copy_of.max()) + 1, generator=generator).numpy()
+    order = torch.randperm(len(different), generator=generator).numpy()
     one = order[: min(round(policy.choice_valid_share * len(order)), policy.choice_valid_rows)]
     few = n < policy.choice_fold_rows
     parts = np.array_split(order, policy.choice_folds) if few else [one]

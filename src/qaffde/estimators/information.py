@@ -39,8 +39,14 @@ from qaffde.parameters import (
 )
 
 N_DRAWS = 10_000
+FAR = -1e100
+"""Log-density below which it is cut off, and has no derivative."""
 CONFIDENCE = float(norm.ppf(0.995))
 """Standard errors of a mean of draws that hold 99 %."""
+UNITS = (
+    "the density is too high or too low for float64 in the units of the data; multiply or divide "
+    "the columns first"
+)
 Measured = tuple[float, float]
 """A value, and half the width of its 99 % confidence interval: zero without draws."""
 if TYPE_CHECKING:
@@ -137,13 +143,20 @@ class InformationMixin(_Base):
         return _answer(found, return_error=return_error)
 
     def _inner_product(self, other: Any, n_samples: int, random_state: Seed) -> Measured:
+        """Inner product, which is a number, and is not zero where a density is its own other."""
+        closed = None
         if _same_kinds(self, other):
             closed = comparison.inner_product(self._mixture(), other._mixture())
-            if closed is not None:
-                return float(closed[0]), float(closed[1])
-        return self._expected(
-            lambda rows: np.exp(_score(other, self, rows)), n_samples, random_state
-        )
+        if closed is None:
+            with np.errstate(over="ignore"):
+                found = self._expected(
+                    lambda rows: np.exp(_score(other, self, rows)), n_samples, random_state
+                )
+        else:
+            found = float(closed[0]), float(closed[1])
+        if not math.isfinite(found[0]) or (other is self and found[0] <= 0):
+            raise ValueError(UNITS)
+        return found
 
     def l2_distance(
         self,
@@ -276,7 +289,7 @@ class InformationMixin(_Base):
         ----------
         X : array-like of shape (n, d)
         """
-        return self._derivatives(X)[1]
+        return self._derivative(X, 1)
 
     def hessian(self, X: ArrayLike) -> Array:
         """Matrix of second derivatives of the log-density at each row, of shape (n, d, d), exact.
@@ -285,7 +298,7 @@ class InformationMixin(_Base):
         ----------
         X : array-like of shape (n, d)
         """
-        return self._derivatives(X)[2]
+        return self._derivative(X, 2)
 
     def modes(
         self,
@@ -336,9 +349,19 @@ class InformationMixin(_Base):
         parts = [shape.ridge_points(self.density_, part) for part in draws.split(shape.BLOCK)]
         return torch.cat(parts).numpy()
 
-    def _derivatives(self, X: ArrayLike) -> tuple[Array, ...]:
+    def _derivative(self, X: ArrayLike, order: int) -> Array:
+        """First or second derivatives of the log-density at rows that have any."""
         self._check_real()
-        return shape.all_derivatives(self.density_, torch.tensor(self._numbers(X)))
+        rows = torch.tensor(self._numbers(X))
+        parts = [shape.derivatives(self.density_, part) for part in rows.split(shape.BLOCK)]
+        log_p, found = (torch.cat([part[k] for part in parts]).numpy() for k in (0, order))
+        lost = ~np.isfinite(found).reshape(len(found), -1).all(1) | (log_p < FAR)
+        if lost.any():
+            raise ValueError(
+                f"row {lost.argmax()} is so far from the data that the density has no derivative "
+                "there in float64; leave it out"
+            )
+        return found
 
     def _check_real(self) -> None:
         density = self._mixture()
@@ -497,4 +520,6 @@ def _log(found: Measured) -> Measured:
 
 
 def _answer(found: Measured, *, return_error: bool) -> Any:
+    if math.isnan(found[0]):
+        raise ValueError(UNITS)
     return found if return_error else found[0]

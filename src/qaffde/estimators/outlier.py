@@ -4,11 +4,13 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, Self
+from warnings import warn
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OutlierMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from qaffde.estimators.base import (
@@ -132,15 +134,22 @@ class QAFFDEOutlierDetector(FileMixin, OutlierMixin, BaseEstimator):
         total: Any = np.bincount(copy_of.ravel(), weight[counted])
         near = total * _are_near(distinct, total)
         run.say("fit of all rows, and scores of each fold without it")
+        began = run.seconds
         models, scores = self._fitted(new, distinct, near, total, run, 2 * len(new))
         trusted = scores >= weighted_quantile(scores, total, share)
-        run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
-        models, scores = self._fitted(models, distinct, near * trusted, total, run, len(new))
+        if run.left is None or run.left > 0.5 * (run.seconds - began):
+            run.say(f"fit of the {int(trusted.sum())} most likely rows of {len(distinct)}")
+            models, scores = self._fitted(models, distinct, near * trusted, total, run, len(new))
+        else:
+            message = "time_limit leaves none for a second fit: the density is that of all rows"
+            warn(message, ConvergenceWarning, stacklevel=2)
         self.estimator_ = models if len(models) > 1 else models[0]
         judged = scores if is_auto else self._scores(distinct)
         self.offset_ = float(weighted_quantile(judged, total, share))
-        self.out_of_fold_scores_ = self._scores(rows)
+        self.out_of_fold_scores_ = np.empty(len(rows))
         self.out_of_fold_scores_[counted] = scores[copy_of.ravel()]
+        if not counted.all():
+            self.out_of_fold_scores_[~counted] = self._scores(rows[~counted])
         return self
 
     def _unfitted(self, X: Any) -> list[Any]:
@@ -229,11 +238,11 @@ def _limited(estimator: Any, run: Run, n_left: int) -> Any:
 
     Folds of a :class:`QAFFDE` take little of the time; those of others are fits.
     """
-    own: dict[str, Any] = {}
-    if run.left is not None:
+    own, may = dict[str, Any](), estimator.get_params(deep=False)
+    if run.left is not None and "time_limit" in may:
         folds = 0.2 if isinstance(estimator, QAFFDE) else FOLDS
         own["time_limit"] = run.left / n_left / (1 + folds)
-    if run.verbose and "verbose" in estimator.get_params(deep=False):
+    if run.verbose and "verbose" in may:
         own["verbose"] = True
     return clone(estimator).set_params(**own)
 

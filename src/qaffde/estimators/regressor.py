@@ -142,10 +142,10 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
             check_count(name, getattr(self, name))
         if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(f"encoder={self.encoder!r} must be a torch module")
-        rows, outputs, weight = self._rows(X, y, sample_weight)
-        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         checkpoint = getattr(self.training, "checkpoint", None)
         run = Run(self.time_limit, checkpoint, verbose=self.verbose)
+        rows, outputs, weight = self._rows(X, y, sample_weight)
+        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):

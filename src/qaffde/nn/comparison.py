@@ -20,8 +20,8 @@ from qaffde.nn.density import DefensiveDensity, DensityMatrix, find_born
 from qaffde.nn.table import TableDensity
 
 Expansion = BornMixture | TableDensity
-MAX_NODES = 2_000_000
-"""Of a quadrature."""
+MAX_NODES, MAX_RULE = 2_000_000, 2000
+"""Of a quadrature, and along one coordinate, for which the cube of it are multiplications."""
 LOST = 1e-6
 """Mass that a quadrature may miss."""
 SMOOTH = 40
@@ -93,7 +93,8 @@ def quadrature(density: Expansion) -> tuple[Tensor, Tensor] | None:
         return None
     terms = [t for t, w in zip(lines.terms, lines.weights, strict=True) if w > 1e-12]
     rules = [_nodes(term) for term in terms]
-    if sum(math.prod(rule) for rule in rules) > MAX_NODES:
+    longest = max(max(rule) for rule in rules)
+    if longest > MAX_RULE or sum(math.prod(rule) for rule in rules) > MAX_NODES:
         return None
     parts = [_rule(term, rule) for term, rule in zip(terms, rules, strict=True)]
     z, mass = (torch.cat(part) for part in zip(*parts, strict=True))

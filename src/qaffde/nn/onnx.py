@@ -82,7 +82,7 @@ def _of_parts(density: TableDensity, whole: PartsDensity) -> Callable[[Any], Any
             f"{'trains' if is_train else 'waves'} over a column with an atom have no ONNX form; "
             "keep the model with save, or fit it with QAFFDE, whose mixture of a table has one"
         )
-    if is_train and OUT in whole.places:
+    if isinstance(whole, TensorTrain) and OUT in whole.places:
         raise FileError(
             "a train of which columns are integrated out has no ONNX form; keep it with save"
         )

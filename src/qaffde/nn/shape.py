@@ -79,10 +79,11 @@ def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return log_p.detach(), slope.detach(), torch.stack(rows, 1)
 
 
-def all_derivatives(density: Density, x: Tensor) -> tuple[NDArray[np.float64], ...]:
-    """The same of any number of rows, as arrays."""
-    parts = zip(*(derivatives(density, part) for part in x.split(BLOCK)), strict=True)
-    return tuple(torch.cat(part).numpy() for part in parts)
+def axes_of(curvature: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    """Curvatures (n, d) along their axes (n, d, d); none where there is no density."""
+    scaled = (curvature * unit[:, None] * unit).nan_to_num(0, 0, 0)
+    lam, V = torch.linalg.eigh(scaled)
+    return lam, V
 
 
 def newton_step(
@@ -98,8 +99,9 @@ def newton_step(
 
     Along the `rest` directions of the largest curvature there is no step.
     """
-    lam, V = torch.linalg.eigh(curvature * unit[:, None] * unit)
-    along = (V.mT @ (slope * unit)[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
+    lam, V = axes_of(curvature, unit)
+    slope = (slope * unit).nan_to_num(0, 0, 0)
+    along = (V.mT @ slope[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
     along[:, len(unit) - down :] *= -1
     along[:, len(unit) - rest :] = 0
     step = (V @ along[..., None])[..., 0]
@@ -169,7 +171,7 @@ def ridge_points(density: Density, x: Tensor) -> Tensor:
         if not moving.any():
             break
         x = x + step * moving[:, None]
-    crest = torch.linalg.eigvalsh(curvature * unit[:, None] * unit)[:, :-1].amax(1) < 0
+    crest = axes_of(curvature, unit)[0][:, :-1].amax(1) < 0
     return x[crest & ~moving & (log_p >= least)]
 
 
@@ -179,7 +181,7 @@ def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
         _, slope, curvature = derivatives(density, x)
         x = x + newton_step(slope, curvature, unit, down=1, longest=LONGEST / 5)
     curvature = derivatives(density, x)[2]
-    return x, torch.linalg.eigh(curvature * unit[:, None] * unit)[1][..., -1] * unit
+    return x, axes_of(curvature, unit)[1][..., -1] * unit
 
 
 def distinct(ends: Tensor, log_p: Tensor, unit: Tensor) -> Tensor:

@@ -144,7 +144,8 @@ def _check_chain(f: Fields) -> None:
     f.require(len(f["shape"]) == 3, "shape", "are not three numbers")
     C, K, r = f["shape"]
     f.charge(64 * K**3 + 64 * C * r)
-    f.require(network.n_inputs == list(map(n_inputs_of, links)), "links", "do not fit")
+    seen = [n_inputs_of(part, n - 1) for part, n in zip(links, network.n_inputs, strict=False)]
+    f.require(network.n_inputs == seen, "links", "do not fit")
     sizes = [head_of(part, f["shape"]).n_inputs for part in links]
     f.require(network.n_outputs == sizes, "links", "do not fit")
     f.require(len(places) == len(given) <= len(links), "places", "are not all")

@@ -22,6 +22,7 @@ from qaffde.selection.policy import (
     CACHED_TERMS,
     DEFAULT_POLICY,
     LOG_NOTHING,
+    MAX_KEPT,
     SINGLE_REACH,
     SINGLE_RIDGE,
     SelectionPolicy,
@@ -197,7 +198,8 @@ def n_distinct(Z: Tensor, rows: int = 10_000) -> int:
 class Monomials:
     """Weighted rows (n, d) as 1, z and the products of two columns; weights are one by default.
 
-    Products are of the dtype, mixtures in float64.
+    Products are of the dtype, mixtures in float64. Those of many columns are made anew, block by
+    block, whenever they are used.
     """
 
     def __init__(
@@ -210,13 +212,32 @@ class Monomials:
         self.places = torch.zeros(d, d, dtype=torch.int64)  # of products among the values
         self.places[self.rows, self.columns] = torch.arange(d + 1, d + 1 + len(self.rows))
         self.places = self.places.maximum(self.places.T)
-        self.values = QF.monomials(Z).to(dtype)
+        self.dtype, self.n_values = dtype, 1 + d + len(self.rows)
+        is_small = len(Z) * self.n_values <= MAX_KEPT
+        self.kept = QF.monomials(Z).to(dtype) if is_small else None
+
+    def blocks(self, size: int, chosen: slice = slice(None)) -> Iterator[tuple[Tensor, Tensor]]:
+        """Products (m, ·) and weights (m,) of at most `size` rows at a time."""
+        size = max(1, min(size, MAX_KEPT // self.n_values))
+        products = (
+            (QF.monomials(Z).to(self.dtype) for Z in self.Z[chosen].split(size))
+            if self.kept is None
+            else self.kept[chosen].split(size)
+        )
+        return zip(products, self.weight[chosen].split(size), strict=True)
 
     def log_terms(self, mixture: GaussianMeasure, chosen: slice = slice(None)) -> Iterator[Tensor]:
         """Weighted log-densities (K, m) of the components at m rows, block by block."""
+        return (terms for terms, _, _ in self._terms(mixture, chosen))
+
+    def _terms(
+        self, mixture: GaussianMeasure, chosen: slice
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The same, and products and weights of the rows."""
         parts = mixture.weights.log(), mixture.means, mixture.cholesky
-        coefficients = QF.gaussian_coefficients(*parts).T.to(self.values)
-        return (coefficients @ values.T for values in self.values[chosen].split(_block(mixture)))
+        coefficients = QF.gaussian_coefficients(*parts).T.to(self.dtype)
+        blocks = self.blocks(_block(mixture), chosen)
+        return ((coefficients @ values.T, values, weight) for values, weight in blocks)
 
     def log_density(self, mixture: GaussianMeasure) -> Tensor:
         """Log-density of shape (n,)."""
@@ -230,11 +251,10 @@ class Monomials:
 
         Sums over the rows `chosen` stand for those of all.
         """
-        values, weight, block = self.values[chosen], self.weight[chosen], _block(mixture)
+        weight = self.weight[chosen]
         total = torch.zeros((), dtype=weight.dtype)
-        sums = values.new_zeros(values.shape[1], len(mixture.weights)).T
-        blocks = self.log_terms(mixture, chosen), values.split(block), weight.split(block)
-        for terms, value, mass in zip(*blocks, strict=True):
+        sums = torch.zeros(self.n_values, len(mixture.weights), dtype=self.dtype).T
+        for terms, value, mass in self._terms(mixture, chosen):
             share, size, most = _shares(terms)
             total += (size.log() + most).to(mass) @ mass
             sums.addmm_(share.mul_(mass.to(size) / size), value)
@@ -258,8 +278,12 @@ class Monomials:
 
     def sums_of_labels(self, labels: Tensor, k: int) -> Tensor:
         """Weighted sums of the values over the rows of each label."""
-        values = self.values.to(self.Z) * self.weight[:, None]
-        return values.new_zeros(k, values.shape[1]).index_add_(0, labels, values)
+        sums, start = self.Z.new_zeros(k, self.n_values), 0
+        for values, weight in self.blocks(len(self.Z)):
+            own = labels[start : start + len(values)]
+            sums.index_add_(0, own, values.to(sums) * weight[:, None])
+            start += len(values)
+        return sums
 
 
 def _block(mixture: GaussianMeasure) -> int:

@@ -149,6 +149,12 @@ class ModelSpec:
         boxed = self.base_measure in ("auto", "box")
         return numbers and boxed and not open_choices and self.method == "closed_form"
 
+    @property
+    def is_single(self) -> bool:
+        """Whether no mixture of Gaussians is tried."""
+        bare = self.base_measure in ("box", "gaussian", "kernel")
+        return bare and holds_numbers(self.bandwidth) and self.transformation != "normal"
+
     def may_map(self, d: int, policy: SelectionPolicy) -> bool:
         """Whether d columns may have maps; if nothing is asked, only where no box is offered.
 

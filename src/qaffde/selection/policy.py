@@ -41,8 +41,9 @@ class SelectionPolicy:
     search_share : float, default=0.7
         Share of the time limit after which no new candidate is tried.
     max_features, rough_features, many_features : int, default=500, 250, 1000
-        Largest number of features in two columns; in other numbers of columns and for candidates
-        of maximum likelihood; of classifiers, and of a closed form on a box of two columns.
+        Largest number of features in two columns, and of a closed form beyond three; in other
+        numbers of columns and for candidates of maximum likelihood; of classifiers, and of a
+        closed form on a box of two columns.
     rows_per_feature, min_features : int, default=4, 64
         Fewer rows have fewer features: one for each four rows, but no fewer than 64.
     lattice_margin : float, default=3.0
@@ -352,6 +353,10 @@ DRAWN_TERMS = 2**24
 """Rows times components that are drawn at once."""
 CACHED_TERMS = 2**17
 """Numbers of components times rows that stay in cache."""
+MAX_BYTES, COVARIANCES, SEARCHED_COVARIANCES = 4e9, 8, 400
+"""Of the covariances of a fit: how many there are at once, and where mixtures are searched."""
+MAX_KEPT = 2**26
+"""Products of two columns of all rows, half a GB, that are kept; more are made when used."""
 LOG_NOTHING = -80.0
 """Logarithm of a share that adds nothing; exponentials that underflow are slow."""
 SINGLE_RIDGE, SINGLE_REACH = 1e-5, 1e3

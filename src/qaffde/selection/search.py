@@ -186,8 +186,8 @@ def best_shape(
             tied = indistinct(found[shape], found[best()], weight)
             if is_late() or worse >= policy.mixture_patience or not tied:
                 break
-            is_large = before and not shrinkage and k > policy.cheap_components
-            if is_large and indistinct(found[before], found[shape], weight):
+            is_large = not shrinkage and k > policy.cheap_components
+            if before and is_large and indistinct(found[before], found[shape], weight):
                 break
 
     grow(sizes, shrinkage)

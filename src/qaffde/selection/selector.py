@@ -24,9 +24,16 @@ from qaffde.selection.columns import (
     maps_of_ends,
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
-from qaffde.selection.policy import DEFAULT_POLICY, SelectionPolicy
+from qaffde.selection.policy import DEFAULT_POLICY, SEARCHED_COVARIANCES, SelectionPolicy
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
-from qaffde.selection.summary import Names, Summary, box_units, relative_bandwidth, robust_units
+from qaffde.selection.summary import (
+    Names,
+    Summary,
+    box_units,
+    check_width,
+    relative_bandwidth,
+    robust_units,
+)
 from qaffde.selection.tables import select_mixture
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.closed_form import (
@@ -202,6 +209,8 @@ class ClosedForm(Method):
         scale, offered = search.within, search.sized(bases)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
+        if self.spec.n_features == "auto" and d > policy.max_box_columns:
+            D = min(D, policy.rough_features)
         start = policy.closed_form_start * scale if h is None else h
         if self.alone(search, without := Choice(offered[-1], start, bare=True), rows):
             return without
@@ -211,7 +220,7 @@ class ClosedForm(Method):
             choice = search.climb(choice, moves, rows, policy.closed_form_gain, policy.max_steps)
             choices.insert(0, choice)
             more = replace(choice, n_features=self.n_features(base, n, d))
-            if more.n_features > D:
+            if base.kind == "box" and more.n_features > D:
                 behind = max(search.value(c, rows) for c in choices) - search.value(choice, rows)
                 if behind < policy.box_reach:
                     choices.insert(0, moves[0](more, -1) if moves else more)
@@ -223,7 +232,9 @@ class ClosedForm(Method):
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def most_features(self, base: BaseSpec, d: int) -> int:
-        """Number of features for many rows; a box takes more."""
+        """Number of features for many rows; a box takes more, and many columns do."""
+        if d > self.policy.max_box_columns:
+            return self.policy.max_features
         many = base.kind == "box" and d == 2
         return self.policy.many_features if many else super().most_features(base, d)
 
@@ -306,6 +317,8 @@ def select(
     n, d = summary.moments.n, summary.rows.shape[1]
     check_lattice(spec.features, d)
     check_mixture(spec.base_measure, n)
+    if not spec.is_single:
+        check_width(d, SEARCHED_COVARIANCES)
     method = METHODS[spec.method](spec, policy, compute, seed)
     maps: Maps | None = None
     rehearsed: list[Trial] = []
@@ -350,16 +363,12 @@ def select(
             maps = frame.maps
     z, scale = frame.summary, frame.scale
     if search.was_late:
-        tried = len(search.values)
-        found = (
-            f"after {tried} candidates; the plan is the best of them"
-            if tried
-            else (
-                "before the first candidate; the plan has the first bandwidth, or a mixture alone"
-            )
-        )
+        tried, what = len(search.values), "the plan is the best of them"
+        if not tried:
+            what = "the plan has the first bandwidth, or is a mixture alone"
         warn(
-            f"time_limit has ended the search {found}. Give more time, or a plan (plan=…)",
+            f"time_limit has ended the search after {tried} candidates; {what}. Give more time, "
+            "or a plan (plan=…)",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -20,8 +20,10 @@ from torch import Tensor
 
 from qaffde.schema import Schema, asked_kinds
 from qaffde.selection.policy import (
+    COVARIANCES,
     DEFAULT_POLICY,
     FINEST,
+    MAX_BYTES,
     MIN_DIGITS,
     SAMPLE_ROWS,
     SelectionPolicy,
@@ -267,6 +269,7 @@ class Source(ABC):
 
     def task(self, seed: int, check: Check) -> Callable[[Part], Summary]:
         """Task that checks a part of the rows and summarizes it."""
+        check_width(self.n_columns, COVARIANCES)
         options: dict[str, Any] = {"max_rows": self.max_rows, "schema": self.schema}
         return partial(summarize_part, check=check, seed=seed, **options)
 
@@ -368,6 +371,17 @@ def units(
             "drop one, or smooth them with base_measure='kernel' and bandwidth as a number"
         )
     return location, scale
+
+
+def check_width(d: int, n_copies: int) -> None:
+    """Refuse d columns of which so many covariance matrices take more memory than a fit may."""
+    n_bytes = 8 * n_copies * d**2
+    if n_bytes > MAX_BYTES:
+        raise ValueError(
+            f"one density of {d:,} columns would take about {n_bytes / 1e9:,.0f} GB of memory for "
+            "its covariances; name columns that belong together (columns= of a file), or reduce "
+            "them first, as sklearn.decomposition.PCA does"
+        )
 
 
 def _check_digits(location: Tensor, scale: Tensor, names: Names) -> None:

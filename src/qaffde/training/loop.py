@@ -296,8 +296,13 @@ class _Run:
     def _is_late(self) -> bool:
         """Whether one more gradient and evaluation, as long as the last, would end too late."""
         limit = self.config.time_limit
-        ahead = self.seconds + self.pace + self.pause
-        return limit is not None and self.peers.any(ahead >= limit)
+        if limit is None:
+            return self.peers.any(False)
+        pause = self.pause
+        if self.valid is not None and not self.history.steps:  # a loss is half of a gradient
+            size = self.config.batch_size or len(self.rows[0])
+            pause = 0.5 * self.pace * len(self.valid[0]) / size
+        return self.peers.any(self.seconds + self.pace + pause >= limit)
 
     def _evaluate(self) -> None:
         began = time.perf_counter()

@@ -262,7 +262,8 @@ def inner_product(
     kept = [pair for pair, bound in zip(pairs, bounds, strict=True) if bound > floor]
     total = torch.zeros(REPETITIONS, dtype=torch.float64)
     for level, a, b, overlap in kept:
-        total = total + math.exp(level) * _expected(a, b, overlap, AFFORDABLE / len(kept))
+        scale = torch.tensor(level, dtype=torch.float64).exp()  # infinite beyond float64
+        total = total + scale * _expected(a, b, overlap, AFFORDABLE / len(kept))
     spread = total.std() if (total != total[0]).any() else nothing
     return total.mean().clamp(min=0), CONFIDENCE * spread / math.sqrt(REPETITIONS)
 
@@ -275,7 +276,8 @@ def _expected(first: Summand, second: Summand, overlap: Overlap, budget: float) 
         if overlap.normal is None and math.prod(sizes) * WAVES * d / 2 < budget:
             return _wave_sum(overlap.law, *waves)[None]
         nodes = _n_nodes(overlap, *waves)
-        if math.prod(nodes) * sum(sizes) * 4 < budget:
+        rules = sum(n**3 for n in nodes)  # of n nodes
+        if math.prod(nodes) * sum(sizes) * 4 + rules < budget:
             return _grid_sum(overlap, nodes, *waves)[None]
     return _scattered(first, second, overlap, budget)
 
