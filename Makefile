@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := cli,data,distributed,files,flows,lint,onnx,plot,search,test
+EXTRAS := distributed,flows,lint,onnx,search,test
 DOCS_STAMP := $(VENV)/.installed-docs
 BENCH_STAMP := $(VENV)/.installed-bench
 BENCH := build/bench
@@ -21,7 +21,7 @@ export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format faults bench docs constraints install clean
+.PHONY: help demo test lint format faults bench docs wheel constraints install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ docs: $(DOCS_STAMP) ## run every example in README.md and docs/*.md, and build t
 	@$(BIN)/python -m pytest --doctest-glob='*.md' $(wildcard README.md docs/*.md)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going $(SPHINX_ARGS) docs docs/_build/html
 	@echo "pages: docs/_build/html/index.html"
+
+wheel: $(STAMP) ## build the wheel, check it, and use it in an empty environment
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[release]'
+	@PYTHON=$(BIN)/python .ci/wheel
 
 install: $(STAMP) ## create .venv without running anything
 

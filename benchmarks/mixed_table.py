@@ -1,6 +1,7 @@
 """Excess over the true entropy on a generated table of mixed columns with gaps.
 
-    python -m benchmarks.mixed_table [rows] [qaffde|qaffde-sgd ...]
+    python -m benchmarks.mixed_table run [--rows N] [--seeds N] [--out FILE]
+    python -m benchmarks.mixed_table report [--results FILE] [--page FILE]
 
 Regions (five categories), ages (integers), incomes (log-normal given age and region), hours of the
 day (periodic, given the region), and an amount that is often zero (given the income); 5 % of all
@@ -8,14 +9,16 @@ cells are missing at random. The true density of the known cells of a row is a s
 ages and, where the income is missing, a quadrature: the excess is in nats for each row.
 """
 
-import sys
 import time
+from itertools import product
 
 import numpy as np
 import torch
 from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
+from benchmarks.commands import run_or_report
+from experiments.rows import ROOT, markdown_table, provenance
 from qaffde import QAFFDE, QAFFDESGD, Atom, Category, Integer, Periodic, Real
 
 SHARES = np.array([0.35, 0.25, 0.2, 0.12, 0.08])
@@ -24,8 +27,10 @@ OLD, WIDE = np.array([38, 42, 47, 55, 60]), np.array([10, 12, 12, 11, 9])
 RICH = np.array([10.2, 10.0, 9.7, 9.5, 9.9])
 HOURS, SPREAD = np.array([9.0, 13.0, 18.0, 22.5, 1.0]), np.array([2.5, 3.0, 2.0, 2.5, 4.0])
 NAMES = ("region", "age", "income", "hour", "amount")
-GAPS = 0.05
-METHODS = {"qaffde": QAFFDE, "qaffde-sgd": QAFFDESGD}
+GAPS, N_TEST = 0.05, 5000
+METHODS = {"QAFFDE": QAFFDE, "QAFFDESGD": QAFFDESGD}
+RESULTS = ROOT / "benchmarks/results/mixed_table.jsonl"
+PAGE = ROOT / "docs/maps.md"
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
 
 
@@ -93,23 +98,62 @@ def _log_amount(log_income, amount):
     return log_p + np.log1p(-zero_share(log_income))
 
 
-def main(n=50_000, *names):
-    """Print the excess of untuned fits to n rows, and their density at impossible values."""
+def impossible_mass(model):
+    """Largest density of rows that cannot be, and probability of values below their ends."""
+    row = [0, 30, 1e4, 5, 0]
+    changes = (0, 5), (1, -3), (1, 30.5), (2, -1), (4, -1)  # a column, and a value it cannot have
+    rows = torch.tensor([[*row[:k], value, *row[k + 1 :]] for k, value in changes]).double()
+    density = model.density_.log_prob(rows).exp().max()
+    below = [model.probability({k: (None, -1e-300)}) for k in (1, 2, 4)]
+    return float(density), float(max(below))
+
+
+def run(n, n_seeds):
+    """One row for each estimator and seed of the training rows."""
     kinds = [Category(range(5)), Integer(), Real(lower=0), Periodic(24), Atom(0, Real(lower=0))]
-    train, test = draw(int(n), 0), draw(5000, 1)
+    test = draw(N_TEST, 10_000)
     true = log_density(test)
-    impossible = np.array([[0, 30, -1, 5, 0], [0, -3, 1e4, 5, 0], [0, 30, 1e4, 5, -1.0]])
-    for name in names or METHODS:
-        began = time.process_time()
-        model = METHODS[name](columns=kinds, random_state=0).fit(train)
+    for seed, (name, estimator) in product(range(n_seeds), METHODS.items()):
+        train, began = draw(n, seed), time.process_time()
+        model = estimator(columns=kinds, random_state=seed).fit(train)
         seconds, loss = time.process_time() - began, true - model.score_samples(test)
-        print(model.plan_)
-        print(f"{true.mean():.4f} true log-likelihood")
-        print(f"{name}: excess {loss.mean():.4f} ± {loss.std() / len(loss) ** 0.5:.4f} nats")
-        print(f"{seconds:.0f} s of processor time")
-        density = model.density_.log_prob(torch.tensor(impossible)).exp()
-        print(f"density at impossible values: {density.tolist()}", flush=True)
+        row = {"method": name, "rows": n, "seed": seed, "fit_cpu_seconds": seconds}
+        row |= {"excess": loss.mean(), "standard_error": loss.std() / len(loss) ** 0.5}
+        row |= {"base_measure": model.plan_.base, "has_waves": model.plan_.has_waves}
+        density, mass = impossible_mass(model)
+        row |= {"impossible_density": density, "impossible_mass": mass}
+        yield {**row, **provenance()}
+
+
+def body(rows):
+    """Excess by method and seed."""
+    head = ["estimator", "seed", "excess in nats", "density", "impossible values", "s"]
+    return markdown_table(head, map(_line, rows))
+
+
+def _line(row):
+    density = f"{row['base_measure']}{', waves' if row['has_waves'] else ''}"
+    impossible = f"{max(row['impossible_density'], row['impossible_mass']):g}"
+    excess = f"{row['excess']:.4f} ± {row['standard_error']:.4f}"
+    return [
+        row["method"],
+        str(row["seed"]),
+        excess,
+        density,
+        impossible,
+        f"{row['fit_cpu_seconds']:.0f}",
+    ]
+
+
+def main(arguments=None):
+    """Run the command line."""
+    options = {"rows": {"type": int, "default": 50_000}, "seeds": {"type": int, "default": 3}}
+
+    def measured(given):
+        return run(given.rows, given.seeds)
+
+    run_or_report(__doc__, RESULTS, PAGE, measured, body, arguments, options)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

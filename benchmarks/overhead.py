@@ -27,9 +27,8 @@ from experiments.rows import Row, provenance
 from qaffde import QAFFDE, SelectionPolicy
 from qaffde.nn import BornDensity, BoxMeasure, DensityMatrix, FourierFeatures
 from qaffde.training.closed_form import density_matrix, read_density, row_batches
-from qaffde.training.likelihood import SOLVERS, whiten
+from qaffde.training.likelihood import SOLVERS, state_likelihood, whiten
 from qaffde.training.loop import train
-from qaffde.training.losses import state_likelihood
 from qaffde.training.run import Run
 
 FIT_BOUND, SCORE_BOUND, EPOCH_BOUND = 1.5, 1.5, 1.3

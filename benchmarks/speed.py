@@ -320,6 +320,7 @@ def run(only: Iterable[str], sizes: Sizes, path: Path) -> None:
             flow = name == "fit_gmm" or (name == "fit_planar" and of in sizes.flow_sets)
             if (name, of, True) in done or (name, of, flow) in done:
                 continue
+            print(f"{name} {of}".strip(), flush=True)
             try:
                 cases = LINES[name].measure(of, sizes)
             except NoDataError as error:

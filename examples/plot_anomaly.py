@@ -15,7 +15,7 @@ from sklearn.datasets import make_moons
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
-from qaffde import QAFFDEOutlierDetector
+from qaffde import QAFFDE, QAFFDEOutlierDetector
 
 rng = np.random.default_rng(0)
 inliers = make_moons(2500, noise=0.08, random_state=0)[0]
@@ -28,9 +28,10 @@ train, test = inliers[:500], inliers[500:]
 # ``predict`` says 1 or -1, ``score_samples`` is the log-density and ``offset_`` the one below
 # which a row is an outlier. By default that is where one row in a hundred of the same origin falls
 # by chance, in any number of columns: the rate of false alarms is known beforehand. Two thousand
-# inliers that took no part tell whether it is kept.
+# inliers that took no part tell whether it is kept. The density is given here, a ``QAFFDE``; by
+# default there are two.
 
-detector = QAFFDEOutlierDetector(random_state=0).fit(train)
+detector = QAFFDEOutlierDetector(QAFFDE(random_state=0), random_state=0).fit(train)
 print(f"false alarms    {np.mean(detector.predict(test) == -1):.3f}")
 print(f"outliers found  {np.mean(detector.predict(outliers) == -1):.3f}")
 
@@ -56,13 +57,14 @@ _ = figure.legend(loc="outside upper center", ncols=3, frameon=False)
 # Outliers among the training rows
 # --------------------------------
 # Here one training row in twenty is an outlier, and nobody says which. The density is fitted
-# twice, the second time without its least likely rows. But where to draw the line is not in the
-# rows: the default still calls one in a hundred of what it was shown, so give the share if you
-# know it.
+# twice, the second time without its least likely rows: one in a hundred, or the share that you
+# give. Where to draw the line is not in the rows: the default still calls one in a hundred of what
+# it was shown.
 
 mixed = np.vstack([train, outliers[:25]])
 for share in ("auto", 25 / len(mixed)):
-    told = QAFFDEOutlierDetector(contamination=share, random_state=0).fit(mixed)
+    density = QAFFDE(random_state=0)
+    told = QAFFDEOutlierDetector(density, contamination=share, random_state=0).fit(mixed)
     false, found = (np.mean(told.predict(rows) == -1) for rows in (test, outliers[25:]))
     print(f"contamination {share:<7.4}  false alarms {false:.3f}  outliers found {found:.3f}")
 
@@ -78,5 +80,5 @@ for name, model in {"QAFFDE": told, "isolation forest": forest}.items():
     print(f"{name:<17} area {roc_auc_score(is_inlier, model.score_samples(fresh)):.3f}")
 
 # %%
-# Two columns with a curved shape are a density's strength. With a hundred rows in ten or thirty
-# columns the forest is often ahead: :doc:`/anomaly` has the comparison.
+# Two columns with a curved shape are a density's strength: :doc:`/anomaly` has the comparison on
+# real sets.

@@ -14,8 +14,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
-from qaffde import QAFFDE
-from qaffde.plot import DensityDisplay
+from qaffde import QAFFDE, DensityDisplay
 
 cells = load_breast_cancer(as_frame=True).data.rename(
     columns=lambda name: name.removeprefix("mean ")

@@ -14,8 +14,7 @@ import numpy as np
 from scipy.stats import spearmanr
 from sklearn.neighbors import KernelDensity
 
-from qaffde import QAFFDE
-from qaffde.plot import DensityDisplay
+from qaffde import QAFFDE, DensityDisplay
 
 NOISE = 0.4
 rng = np.random.default_rng(0)

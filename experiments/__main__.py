@@ -216,6 +216,9 @@ def _summary(row: Row) -> str:
     if row["experiment"] == "tables":
         likelihood = f"log-likelihood {metrics['log_likelihood']:.4f}"
         return f"{head}: {likelihood}, fit {row['fit_cpu_seconds']:.1f} s"
+    if row["experiment"] == "outliers":
+        seconds = f"fit {row['fit_cpu_seconds']:.1f} s"
+        return f"{head}, {row['protocol']}: ROC AUC {metrics['roc_auc']:.4f}, {seconds}"
     if row["experiment"] == "regression":
         found = [f"{key} {value:.4g}" for key, value in metrics.items() if value is not None]
         return f"{head}: {', '.join(found)}, fit {row['fit_cpu_seconds']:.1f} s"

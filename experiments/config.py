@@ -161,7 +161,6 @@ class TablesConfig:
     methods: tuple[str, ...]
     budgets: Mapping[str, TablesBudget]
     optional_sets: tuple[str, ...] = ()
-    optional_methods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,6 +193,52 @@ class RegressionConfig:
     integer_methods: tuple[str, ...]
     published: Mapping[str, Any]
     budgets: Mapping[str, RegressionBudget]
+
+
+@dataclass(frozen=True)
+class OutliersBudget:
+    """How much the comparison of outlier detectors may cost.
+
+    Parameters
+    ----------
+    seeds : tuple of int
+        Of the splits and of the methods.
+    max_rows : int
+        Most rows of a set.
+    growth : tuple of int
+        Numbers of training rows for which the cost of a score is measured.
+    """
+
+    seeds: tuple[int, ...]
+    max_rows: int
+    growth: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OutliersConfig:
+    """The comparison of outlier detectors.
+
+    Parameters
+    ----------
+    title : str
+    sets, methods : tuple of str
+    growth_set, growth_methods : str, tuple of str
+        What the cost of a score is measured on, and of.
+    honesty : str
+        What the choice of the detector's rules saw of the sets.
+    published : dict of {str: dict of {str: list of float}}
+        Figures of others by protocol and method, in the order of `sets`.
+    budgets : dict of {str: OutliersBudget}
+    """
+
+    title: str
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+    growth_set: str
+    growth_methods: tuple[str, ...]
+    honesty: str
+    published: Mapping[str, Any]
+    budgets: Mapping[str, OutliersBudget]
 
 
 def load_config(name: str, cls: type[T]) -> T:

@@ -15,7 +15,7 @@ from experiments.metrics import density_metrics
 from experiments.targets import TARGETS, Target
 from qaffde.cli.compare import judge, make_rivals
 from qaffde.cli.options import Json, Picture
-from qaffde.cli.output import check_output, note, print_facts, print_table, usage
+from qaffde.cli.output import check_output, print_facts, print_table, usage
 from qaffde.plot.style import import_pyplot
 from qaffde.streams.blocks import Array
 
@@ -65,18 +65,13 @@ def demo(
         figures[name] = seconds | density_metrics(log_truth, log_p)
     for name, density in densities.items():
         figures[name]["mass"] = float(density.sum() * cell)
-    picture: str | None = str(output)
-    try:
-        draw(densities, figures, truth, X, output)
-    except ImportError as error:
-        note(f"no picture: {error}")
-        picture = None
+    draw(densities, figures, truth, X, output)
     if json:
-        facts = {"target": target, "rows": rows, "methods": figures, "picture": picture}
+        facts = {"target": target, "rows": rows, "methods": figures, "picture": str(output)}
         print_facts(facts, as_json=True)
         return
     print_table("", COLUMNS, figures)
-    typer.echo(f"\npicture: {picture or 'none'}")
+    typer.echo(f"\npicture: {output}")
 
 
 def padded(box: Array) -> Array:

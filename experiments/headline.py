@@ -4,13 +4,20 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from experiments import real, regression
-from experiments.config import DensityConfig, RegressionConfig, TablesConfig, load_config
+from experiments import outliers, real, regression
+from experiments.config import (
+    DensityConfig,
+    OutliersConfig,
+    RegressionConfig,
+    TablesConfig,
+    load_config,
+)
 from experiments.registry import find_files
 from experiments.results import OURS, Results
 from experiments.rows import ROOT, Row, markdown_table, read_rows
 
 TRAIN_ROWS = ROOT / "benchmarks/results/tensor_train.jsonl"
+ON_POWER = ("QAFFDETensorTrain", "QAFFDEAutoregressive")
 DIGITS = 3
 """Decimals of a nat that a lead must show in."""
 
@@ -19,7 +26,7 @@ def headline(folder: Path | None = None, train_rows: Path = TRAIN_ROWS) -> str:
     """Table of the headline figures for which there are rows of the standard budget."""
     of_folder = partial(_rows, folder)
     lines = [*_tables(of_folder), *_power(read_rows(train_rows))]
-    lines += [*_regression(of_folder), *_planar(of_folder)]
+    lines += [*_regression(of_folder), *_outliers(of_folder), *_planar(of_folder)]
     return markdown_table(["on", "figure", "all of them"], lines)
 
 
@@ -53,8 +60,15 @@ def _won(pairs: list[tuple[Row, Row | None]]) -> str:
     return f"{sum(round(lead, DIGITS) > 0 for lead in leads)} of {len(leads)}"
 
 
+def power_rows(rows: list[Row]) -> list[Row]:
+    """Last rows of ours on POWER, by the number of training rows."""
+    own = [row for row in rows if row["task"] == "power" and row["estimator"] in ON_POWER]
+    latest = {(row["n_train"], row["estimator"]): row for row in own}
+    return sorted(latest.values(), key=lambda row: row["n_train"])
+
+
 def _power(rows: list[Row]) -> list[list[str]]:
-    found = sorted((row for row in rows if row["task"] == "power"), key=lambda row: row["n_train"])
+    found = power_rows(rows)
     figures = {
         name: ", ".join(
             f"{row['log_likelihood']:+.2f} nats from {row['n_train']:,} rows in "
@@ -81,6 +95,21 @@ def _regression(rows_of: Callable[[str], list[Row]]) -> list[list[str]]:
         f"{len(config.published)} published methods on {ahead} of {len(known)}"
     )
     return [["UCI regression sets", text, "[regressions](docs/tables_regression.md)"]]
+
+
+def _outliers(rows_of: Callable[[str], list[Row]]) -> list[list[str]]:
+    config, rows = load_config("outliers", OutliersConfig), rows_of("outliers")
+    both = [outliers.Comparison(rows, config, protocol) for protocol in outliers.PROTOCOLS]
+    if not all("qaffde" in results.own for results in both):
+        return []
+    ours = outliers.METHODS["qaffde"][0]
+    parts = [
+        f"{r.protocol} {r.mean(ours):.1f} (best published, {r.best_published}: "
+        f"{r.mean(r.best_published):.1f})"
+        for r in both
+    ]
+    text = f"`{ours}()` has a mean ROC AUC of {', '.join(parts)}"
+    return [[f"{len(config.sets)} sets of outliers", text, "[outliers](docs/tables_outliers.md)"]]
 
 
 def _planar(rows_of: Callable[[str], list[Row]]) -> list[list[str]]:

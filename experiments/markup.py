@@ -62,8 +62,9 @@ def headline(row: Row) -> str:
     """What a row is of."""
     if "kind" in row:
         return f"{row['kind']}, D = {row['n_features']}, seed {row['seed']}"
-    if row.get("experiment") in ("tables", "regression"):
+    if row.get("experiment") in ("tables", "regression", "outliers"):
         limit = f", {row['limit']} s" if row.get("limit") else ""
+        limit = f", {row['protocol']}" if "protocol" in row else limit
         return f"{row['method']} on {row['set']}, seed {row['seed']}{limit}"
     methods = IMAGE_METHODS if _is_of_images(row) else METHODS
     untuned = ", untuned" if row.get("stage") == "untuned" else ""
@@ -78,7 +79,7 @@ def _figures(row: Row) -> str:
     if row.get("experiment") == "tables":
         likelihood = row["metrics"]["log_likelihood"]
         return f"log-likelihood {likelihood:.3f} · training s {row['fit_cpu_seconds']:.3g}"
-    if row.get("experiment") == "regression":
+    if row.get("experiment") in ("regression", "outliers"):
         found = [
             f"{name} {value:.4g}" for name, value in row["metrics"].items() if value is not None
         ]

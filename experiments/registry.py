@@ -9,6 +9,7 @@ from experiments.config import (
     BUDGETS,
     DensityConfig,
     KernelConfig,
+    OutliersConfig,
     RegressionConfig,
     TablesConfig,
     load_config,
@@ -17,6 +18,7 @@ from experiments.density import VARIANTS, density_cells
 from experiments.images.cells import image_cells
 from experiments.images.config import ImageConfig
 from experiments.kernel import kernel_cells
+from experiments.outliers import outlier_cells
 from experiments.real import table_cells
 from experiments.regression import regression_cells
 from experiments.rows import RESULTS
@@ -48,7 +50,9 @@ class Selection:
     scratch: Path | None = None
 
 
-Config = DensityConfig | KernelConfig | ImageConfig | TablesConfig | RegressionConfig
+Config = (
+    DensityConfig | KernelConfig | ImageConfig | TablesConfig | RegressionConfig | OutliersConfig
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,16 @@ def _regression(budget: str, selection: Selection) -> Sequence[Cell]:
     )
 
 
+def _outliers(budget: str, selection: Selection) -> Sequence[Cell]:
+    return outlier_cells(
+        load_config("outliers", OutliersConfig),
+        budget,
+        sets=selection.sets,
+        methods=selection.methods,
+        seeds=selection.seeds,
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "planar": Experiment(
         "nine planar densities, Tables 1 and 2, the mesh and the scatter figure",
@@ -162,6 +176,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         "nine UCI regression sets by the likelihood of test rows",
         lambda: load_config("regression", RegressionConfig),
         _regression,
+    ),
+    "outliers": Experiment(
+        "ADBench's sets by the ROC AUC of outlier detectors",
+        lambda: load_config("outliers", OutliersConfig),
+        _outliers,
     ),
 }
 

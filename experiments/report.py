@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments import figures, page, real, regression, tables
-from experiments.config import DensityConfig, RegressionConfig, TablesConfig
+from experiments import figures, outliers, page, real, regression, tables
+from experiments.config import DensityConfig, OutliersConfig, RegressionConfig, TablesConfig
 from experiments.headline import headline
 from experiments.images import figures as image_figures
 from experiments.images import page as image_page
@@ -113,7 +113,6 @@ def read_parts(
     names: Sequence[str] = (), budget: str = "standard", rows: Path | None = None
 ) -> dict[str, Part]:
     """What a report has of each experiment; nothing is written."""
-    _need_matplotlib()
     chosen = list(names) or [n for n in EXPERIMENTS if find_files(n, budget, rows).rows.exists()]
     if not chosen:
         folder = find_files("planar", budget, rows).folder
@@ -124,13 +123,6 @@ def read_parts(
     for name in chosen:
         find_experiment(name)
     return {name: READERS[name](budget, rows) for name in chosen}
-
-
-def _need_matplotlib() -> None:
-    if find_spec("matplotlib") is None:
-        raise ImportError(
-            "reports need matplotlib, which is not installed; run: pip install 'qaffde[plot]'"
-        )
 
 
 def _planar(budget: str, rows: Path | None) -> Part:
@@ -198,6 +190,25 @@ def _regression(budget: str, rows: Path | None) -> Part:
     return Part(text, {}, regression.regression_section(measured, config), others=measured)
 
 
+def _outliers(budget: str, rows: Path | None) -> Part:
+    config = find_experiment("outliers").config()
+    assert isinstance(config, OutliersConfig)
+    measured = tuple({row["id"]: row for row in _read("outliers", budget, rows)}.values())
+    drawn = {
+        f"outliers_{protocol}.png": partial(
+            outliers.ranks_figure, outliers.Comparison(measured, config, protocol)
+        )
+        for protocol in outliers.PROTOCOLS
+    }
+    return Part(
+        outliers.outliers_page(measured, config, tables.rebuild("outliers", budget)),
+        drawn,
+        outliers.outliers_section(measured, config),
+        others=measured,
+        excerpts={("docs/anomaly.md", "outliers"): outliers.summary_table(measured, config)},
+    )
+
+
 READERS: dict[str, Callable[[str, Path | None], Part]] = {
     "planar": _planar,
     "dimensions": _dimensions,
@@ -205,6 +216,7 @@ READERS: dict[str, Callable[[str, Path | None], Part]] = {
     "images": _images,
     "tables": _tables,
     "regression": _regression,
+    "outliers": _outliers,
 }
 
 

@@ -15,6 +15,7 @@ from qaffde import (
     Periodic,
     QAFFDEAutoregressive,
     QAFFDEClassifier,
+    QAFFDEDriftDetector,
     QAFFDEOutlierDetector,
     QAFFDERegressor,
     QAFFDETensorTrain,
@@ -23,6 +24,7 @@ from qaffde import (
     TensorTrainConfig,
     TrainingConfig,
 )
+from qaffde.estimators import KernelMixture
 
 RNG = np.random.default_rng(0)
 X = np.concatenate([RNG.normal(size=(60, 2)), [4, 3] + 0.7 * RNG.normal(size=(60, 2))])
@@ -96,6 +98,13 @@ MODELS = {
     "regressor": lambda: QAFFDERegressor(
         n_members=2, n_hidden=4, training=TrainingConfig(max_steps=4), random_state=0
     ).fit(FRAME, X),
+    "drift of a table": lambda: QAFFDEDriftDetector(n_permutations=49, random_state=0).fit(TABLE),
+    "drift": lambda: (
+        QAFFDEDriftDetector(n_permutations=49, random_state=0)
+        .fit(np.tile(X, (20, 1)))
+        .update(X[:31])
+    ),
+    "kernels": lambda: KernelMixture(8, random_state=0).fit(X),
     "features": lambda: FourierFeatures(8, random_state=np.random.RandomState(0)).fit(FRAME),
     "marginal": lambda: fitted("QAFFDE gaussian").marginal(["weight"]),
     "marginal of box": lambda: fitted("QAFFDESGD box").marginal([1]),
@@ -121,8 +130,8 @@ def rows_for(model):
 
 
 def answers(model):
-    """What the model says of the rows: log-densities, probabilities of classes or features."""
-    for method in ("score_samples", "predict_log_proba", "transform", "predict"):
+    """What the model says of the rows: log-densities, probabilities, features, or a distance."""
+    for method in ("score_samples", "predict_log_proba", "transform", "predict", "score"):
         if hasattr(model, method):
             rows = rows_for(model)[:10] if method == "predict" else rows_for(model)
             return getattr(model, method)(rows)

@@ -158,6 +158,8 @@ BAD = {
     "atom at infinity": (lambda: Atom(np.inf), r"value=inf\) must be a finite number"),
     "atom among integers": (lambda: Atom(0, Integer()), r"rest=Integer\(\)\) must be Real\(\)"),
     "category as text": (lambda: Category("abc"), r"must be a list of labels: .*\['abc'\]"),
+    "category as number": (lambda: Category(3), r"must be a list of labels: .*\[3\]"),
+    "lazy rows": (lambda: Schema.infer(pl.LazyFrame({"a": [1]})), r"is lazy: .* X\.collect"),
     "label twice": (lambda: Category(["a", "a"]), "the label 'a' twice; give each label once"),
     "no label": (lambda: Category([]), "must have at least one label"),
     "label of NaN": (lambda: Category([np.nan]), "label nan is float, where text, a finite"),

@@ -36,3 +36,19 @@ def test_rows_are_measured_once_and_reported(small):
     text = page.read_text(encoding="utf-8")
     assert f"| 200 | `QAFFDETensorTrain` | {found[-1]['log_likelihood']:.3f} |" in text
     assert "| 8 |" in text
+
+
+def test_rivals_have_equal_processor_time(small):
+    rows, page = small / "rows.jsonl", small / "page.md"
+    names = ["QAFFDETensorTrain", "chain of mixtures", "MAF", "Gaussian mixture"]
+    race = ["--estimator", *names, "--time-limit", "0.5"]
+    tensor_train.main(["run", "--rows", "200", *race, "--out", str(rows)])
+    found = [row for row in tensor_train.read_rows(rows) if row["task"] == "power"]
+    assert [row["estimator"] for row in found] == names
+    assert all(row["seconds"] < 3 for row in found)
+    tensor_train.main(["report", "--results", str(rows), "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    mixture = found[-1]
+    assert f"{mixture['log_likelihood']:.3f} ({mixture['n_components']} Gaussians" in text
+    with pytest.raises(ValueError, match="NSF needs a --time-limit"):
+        tensor_train.main(["run", "--rows", "200", "--estimator", "NSF", "--out", str(rows)])

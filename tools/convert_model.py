@@ -17,8 +17,16 @@ import numpy as np
 
 import qaffde.estimators  # noqa: F401 (registers what files may hold)
 from qaffde._version import __version__
-from qaffde.files.atomic import write_atomically
-from qaffde.files.format import FORMAT, Arrays, FileError, Json, pack, quoted, unpack
+from qaffde.files.format import (
+    FORMAT,
+    Arrays,
+    FileError,
+    Json,
+    pack,
+    quoted,
+    unpack,
+    write_atomically,
+)
 from qaffde.files.model import loads
 from qaffde.selection import SelectionPolicy
 from qaffde.training import ComputeConfig, TrainingConfig

@@ -185,7 +185,7 @@ def outcome(content: bytes) -> str:
 def use(model: Any) -> str:
     """What a loaded model does with rows: "used", or the error that it raises."""
     rows: Any = np.full((3, getattr(model, "n_features_in_", 1)), 0.5)
-    methods = ("score_samples", "predict_log_proba", "transform", "predict")
+    methods = ("score_samples", "predict_log_proba", "transform", "predict", "score")
     answer = next(getattr(model, name) for name in methods if hasattr(model, name))
     try:
         with warnings.catch_warnings():

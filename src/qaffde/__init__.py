@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from qaffde.files import FileError, load, save
     from qaffde.kinds import Atom, Category, Integer, Periodic, Real
+    from qaffde.plot import CalibrationDisplay, DensityDisplay
     from qaffde.selection import ModelSpec, Plan, SelectionPolicy, summarize
     from qaffde.selection.selector import select
     from qaffde.selection.solver import solve
@@ -30,8 +31,10 @@ __all__ = [
     "QAFFDE",
     "QAFFDESGD",
     "Atom",
+    "CalibrationDisplay",
     "Category",
     "ComputeConfig",
+    "DensityDisplay",
     "FileError",
     "FourierFeatures",
     "Integer",
@@ -57,7 +60,7 @@ __all__ = [
     "solve",
     "summarize",
 ]
-_HOMES = ("kinds", "estimators", "files", "selection", "training")
+_HOMES = ("kinds", "estimators", "files", "selection", "training", "plot")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
-"""Packages that only some parts of the library need, and text of strangers in messages."""
+"""Packages that only some parts of the library need, and how values and text are shown."""
 
+from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,13 @@ def import_extra(module: str, extra: str, what: str) -> Any:
         raise ImportError(
             f"{what} {package}, which is not installed; run: pip install 'qaffde[{extra}]'"
         ) from error
+
+
+class Printed:
+    """Value that a notebook shows as ``print`` does."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def one_line(text: object, most: int | None = None) -> str:

@@ -103,6 +103,8 @@ def _joined(first: Values, more: Values) -> Values:
 
 def as_frame(X: Any) -> Any:
     """A data frame in memory as narwhals' one; None for anything else."""
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise ValueError("the table is lazy: give its rows, X.collect()")
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:

@@ -8,12 +8,12 @@ against the product over its columns.
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from numbers import Real as Number
 from typing import Any
 
-__all__ = ["Atom", "Category", "Integer", "Kind", "Periodic", "Real", "as_kind"]
+__all__ = ["Atom", "Category", "Integer", "Periodic", "Real"]
 
 Label = str | int | float | bool
 LEAST_WIDTH = 1e-9
@@ -138,7 +138,7 @@ class Category(Kind):
     def __post_init__(self) -> None:
         if self.values is None:
             return
-        if isinstance(self.values, str):
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
             raise ValueError(
                 f"Category({self.values!r}) must be a list of labels: Category([{self.values!r}])"
             )

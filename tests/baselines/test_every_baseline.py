@@ -167,7 +167,7 @@ def interrupt(monkeypatch):
             if history.steps[-1] >= step:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr("qaffde.training.run.print_progress", lambda max_steps: report)
+        monkeypatch.setattr("qaffde.training.run.print_progress", lambda max_steps, limit: report)
         return monkeypatch.undo
 
     return from_step

@@ -225,13 +225,6 @@ def test_a_full_disk_leaves_the_old_file(qaffde, places, monkeypatch, tmp_path):
     assert [(item.name, item.read_text()) for item in tmp_path.iterdir()] == [("out.csv", "old")]
 
 
-def test_without_pyarrow_one_line_says_what_to_install(qaffde, places, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    result = qaffde("score", places["model"], places["data"])
-    assert result.code == 1
-    assert "pip install 'qaffde[data]'" in result.err
-
-
 @pytest.mark.parametrize(
     ("closed", "arguments", "message"),
     [

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from qaffde.cli.sinks import open_sink
-from qaffde.files.atomic import replacing
+from qaffde.files.format import replacing
 from qaffde.streams import chunks, delimited
 from qaffde.streams.chunked import TableChunks, pick_columns
 from qaffde.streams.files import open_table

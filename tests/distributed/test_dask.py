@@ -171,7 +171,7 @@ def holed(row):
 BAD = {
     "partition 3: row 7 has NaN in column 1": lambda: (da.from_array(holed(397), (130, 2)), None),
     "in column 'b'": lambda: (dd.from_pandas(pd.DataFrame(holed(3), columns=["a", "b"])), None),
-    "not numeric: b": lambda: (dd.from_pandas(FRAME.assign(b="x"), npartitions=2), None),
+    "column 'b' holds text": lambda: (dd.from_pandas(FRAME.assign(b="x"), npartitions=2), None),
     "partition 0: row 3 has the weight -1": lambda: (ROWS, np.where(np.arange(N) == 3, -1.0, 1)),
     "has the shape (5,)": lambda: (ROWS, np.ones(5)),
     "with the 2 partitions of X": lambda: (dd.from_pandas(FRAME, npartitions=2), WEIGHT),

@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import qaffde
 from qaffde import QAFFDEAutoregressive, Real, TrainingConfig
+from qaffde.training.chain import BATCH, MOST_STEPS, PASSES, ChainSizes, usual_steps
 from tests.rings import ring
 from tests.two_sample import energy_p_value
 
@@ -147,6 +148,24 @@ def test_gaps_at_fit_are_refused():
 def test_a_time_limit_shortens_the_training():
     model = QAFFDEAutoregressive(time_limit=0.3, random_state=0).fit(ring(2000, 0))
     assert model.history_.steps[-1] < 1000
+
+
+def test_sizes_grow_with_the_rows():
+    given = {"width": "auto", "n_components": 4, "n_functions": 5, "rank": 2}
+    few, many, most = (ChainSizes.for_rows(n, **given) for n in (1000, 100_000, 10**7))
+    assert (few.width, few.n_components, few.n_functions, few.n_waves) == (64, 4, 5, 8)
+    assert few.width < many.width <= most.width == 256
+    assert few.n_waves < many.n_waves < most.n_waves == 32
+    assert ChainSizes.for_rows(10**7, **given | {"width": 8}).width == 8
+    assert usual_steps(1000) == 1000 < usual_steps(100_000) < usual_steps(1_000_000)
+    assert usual_steps(1_000_000) * BATCH >= (PASSES - 1) * 1_000_000
+    assert usual_steps(10**9) == MOST_STEPS
+
+
+def test_a_given_size_is_that_of_the_densities():
+    model = QAFFDEAutoregressive(n_components=3, n_functions=1, width=8, training=QUICK)
+    chain = model.fit(ring(200, 0)).density_.density
+    assert (chain.shape, chain.network.width) == ((3, 1, 2), 8)
 
 
 @pytest.mark.parametrize(

@@ -228,3 +228,14 @@ def test_zero_density_is_no_condition():
     born = DerivedDensity(model.density_.density.density)
     with pytest.raises(ValueError, match="density is zero"):
         born.condition({0: 100.0})
+
+
+def test_the_distribution_function_of_one_column_takes_numbers_and_lists():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=300), "age": rng.poisson(40, 300)})
+    age = QAFFDE(random_state=0).fit(table).marginal(["age"])
+    both = age.cdf(pd.DataFrame({"age": [38, 41]}))
+    np.testing.assert_array_equal(age.cdf([38, 41]), both)
+    assert np.isscalar(age.cdf(38))
+    assert age.cdf(38) == both[0]
+    assert age.cdf(38, return_error=True) == (both[0], 0)

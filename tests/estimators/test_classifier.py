@@ -254,7 +254,7 @@ def test_a_killed_fit_goes_on_from_its_checkpoint(learn_features, tmp_path, monk
         if history.steps[-1] == 11:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(training_run, "print_progress", lambda steps: kill)
+    monkeypatch.setattr(training_run, "print_progress", lambda steps, limit: kill)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert [path.name for path in tmp_path.iterdir()] == ["fit.learning"]
@@ -376,8 +376,8 @@ class TestProjection:
         assert abs(model.n_components_ - expected) <= 1
 
     def test_rows_are_projected_in_blocks(self, monkeypatch):
-        monkeypatch.setattr("qaffde.selection.classes.BLOCK", 100)
-        monkeypatch.setattr("qaffde.selection.solver.BLOCK", 100)
+        monkeypatch.setattr("qaffde.selection.classes.MAX_ROWS", 100)
+        monkeypatch.setattr("qaffde.selection.solver.MAX_ROWS", 100)
         few = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_
         monkeypatch.undo()
         plan = QAFFDEClassifier(**GIVEN, n_components=5).fit(self.digits, self.labels).plan_

@@ -135,3 +135,12 @@ def test_a_table_of_one_component_is_saved(tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path / "model").score_samples(X), model.score_samples(X)
     )
+
+
+@pytest.mark.parametrize("n_labels", [1, 2, 3])
+def test_fewer_different_rows_than_components_are_fitted(n_labels):
+    """Clusters of k-means were more than the different rows, and it warned."""
+    X = np.arange(60)[:, None] % n_labels * np.ones(2)
+    model = QAFFDE(columns=["category", "integer"], random_state=0).fit(X)
+    assert -2 < model.score(X) <= 1e-12
+    assert set(model.sample(50, random_state=0)[:, 0]) <= set(X[:, 0])

@@ -1,5 +1,7 @@
 """The outlier detector: scikit-learn's checks, its offset, and outliers among its own rows."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from qaffde import QAFFDE, QAFFDEOutlierDetector
+from qaffde import QAFFDE, QAFFDEOutlierDetector, load
 from qaffde.estimators.base import DensityEstimator
 
 RNG = np.random.default_rng(0)
@@ -49,9 +51,17 @@ def test_outliers_are_told_from_inliers(detector):
     assert roc_auc_score(is_outlier, -detector.score_samples(fresh)) > 0.93
 
 
-def test_default_is_an_untuned_density():
+def test_default_is_a_gaussian_and_a_kernel_estimate(tmp_path):
     detector = QAFFDEOutlierDetector(random_state=0).fit(INLIERS[:60])
-    assert detector.estimator_.get_params() == QAFFDE(random_state=0).get_params()
+    assert [model.n_kernels for model in detector.estimator_] == [1, 512]
+    scores = [model.score_samples(X) for model in detector.estimator_]
+    middle, spread = detector.units_.T
+    expected = ((np.array(scores).T - middle) / spread).mean(1)
+    np.testing.assert_allclose(detector.score_samples(X), expected)
+    detector.save(tmp_path / "detector")
+    np.testing.assert_array_equal(
+        load(tmp_path / "detector").score_samples(X), detector.score_samples(X)
+    )
     np.testing.assert_array_equal(detector.predict([[0.0, 0.0], [9.0, -9.0]]), [1, -1])
 
 
@@ -77,7 +87,8 @@ def test_a_cluster_of_outliers_does_not_vouch_for_itself():
     assert detector.score_samples(rows[200:]).max() < density.score_samples(rows[200:]).min() - 1
 
 
-def test_rows_left_out_are_scored_by_the_density_without_them(detector):
+def test_rows_left_out_are_scored_by_the_density_without_them():
+    detector = QAFFDEOutlierDetector(SMALL, contamination=0.1, random_state=0).fit(X)
     left_out = detector.out_of_fold_scores_ <= np.quantile(detector.out_of_fold_scores_, 0.05)
     np.testing.assert_allclose(
         detector.out_of_fold_scores_[left_out], detector.score_samples(X[left_out]), atol=0.5
@@ -87,7 +98,7 @@ def test_rows_left_out_are_scored_by_the_density_without_them(detector):
 
 def test_other_densities_are_fitted_to_folds():
     Gaussian.fits = 0
-    detector = QAFFDEOutlierDetector(Gaussian(), random_state=0).fit(X)
+    detector = QAFFDEOutlierDetector(Gaussian(), contamination=0.1, random_state=0).fit(X)
     assert Gaussian.fits == 2 + 2 * 5
     assert np.abs(detector.estimator_.std_ - INLIERS.std(0)).max() < 0.3
 
@@ -97,6 +108,39 @@ def test_columns_that_only_outliers_move_are_kept():
     rows = np.concatenate([rows, RNG.normal(5, 1, size=(5, 3))])
     detector = QAFFDEOutlierDetector(SMALL, contamination=0.05, random_state=0).fit(rows)
     assert (detector.predict([[0.0, 0.0, 0.0], [0.0, 0.0, 9.0]]) == [1, -1]).all()
+
+
+def test_constant_columns_tell_what_is_new():
+    rows = np.c_[INLIERS[:100], np.zeros(100)]
+    detector = QAFFDEOutlierDetector(random_state=0).fit(rows)
+    usual, new = detector.score_samples([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    assert new < usual - 1
+
+
+def test_a_frequent_row_is_no_outlier_of_its_fold():
+    rows = np.concatenate([np.tile([[2.5, 2.5]], (50, 1)), INLIERS[:100]])
+    detector = QAFFDEOutlierDetector(random_state=0).fit(rows)
+    alone = QAFFDEOutlierDetector(random_state=0).fit(rows[49:])
+    assert detector.out_of_fold_scores_[0] > np.quantile(detector.out_of_fold_scores_, 0.2)
+    assert alone.out_of_fold_scores_[0] < np.quantile(alone.out_of_fold_scores_, 0.2)
+
+
+def test_an_empty_list_of_estimators_is_refused():
+    with pytest.raises(ValueError, match=r"estimator=\[\] has no density; give one or more"):
+        QAFFDEOutlierDetector([]).fit(X)
+
+
+def test_it_is_a_detector_of_pyod():
+    pytest.importorskip("pyod.models.base", reason="PyOD is not installed")
+    from qaffde.estimators.pyod import PyODDetector
+
+    model = PyODDetector(contamination=0.1, random_state=0).fit(X)
+    detector = QAFFDEOutlierDetector(random_state=0).fit(X)
+    np.testing.assert_array_equal(model.decision_scores_, -detector.out_of_fold_scores_)
+    np.testing.assert_array_equal(model.decision_function(X), -detector.score_samples(X))
+    np.testing.assert_array_equal(model.labels_, model.decision_scores_ > model.threshold_)
+    assert model.labels_.sum() == len(X) // 10
+    assert roc_auc_score(np.arange(len(X)) >= 200, model.decision_scores_) > 0.9
 
 
 def test_weights_count_as_copies():
@@ -130,7 +174,7 @@ def test_contamination_is_checked(contamination):
 def test_a_failed_refit_changes_nothing():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
-    detector = QAFFDEOutlierDetector(random_state=0).fit(X)
+    detector = QAFFDEOutlierDetector(SMALL, random_state=0).fit(X)
     expected = detector.decision_function(X)
     with pytest.raises(ValueError, match="constant column"):
         detector.fit(np.c_[rng.normal(size=(100, 2)), np.ones(100)])
@@ -156,6 +200,26 @@ def test_fits_share_the_time(monkeypatch):
     assert limits[6:] == [pytest.approx(10, abs=1)] * 6  # for the first half took hardly any
     with pytest.raises(ValueError, match="time_limit=0"):
         QAFFDEOutlierDetector(SMALL, time_limit=0).fit(X)
+
+
+@pytest.mark.parametrize(("seconds", "n_fits"), [(1.0, 12), (8.0, 6)])
+@pytest.mark.filterwarnings("ignore:time_limit leaves none")
+def test_the_second_fit_is_left_out_where_the_first_took_most_of_the_time(
+    monkeypatch, seconds, n_fits
+):
+    clock, limits = [0.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+
+    def fit(self, X, y=None, sample_weight=None):
+        clock[0] += seconds
+        limits.append(self.time_limit)
+        return Gaussian.fit(self, X, sample_weight=sample_weight)
+
+    monkeypatch.setattr(Timed, "fit", fit)
+    found = QAFFDEOutlierDetector(Timed(), time_limit=60.0, random_state=0).fit(X)
+    assert len(limits) == n_fits
+    assert clock[0] <= 60.0
+    assert np.isfinite(found.out_of_fold_scores_).all()
 
 
 def test_progress_is_printed_only_if_asked(capsys):

@@ -33,7 +33,7 @@ def reports(monkeypatch, call):
     monkeypatch.setattr(
         run,
         "print_progress",
-        lambda total: lambda history: call(total, history.steps[-1]),
+        lambda total, limit: lambda history: call(total, history.steps[-1]),
     )
 
 

@@ -106,3 +106,25 @@ def test_learned_densities_have_derivatives():
     step = 1e-5 * np.eye(2)
     expected = [(model.score_samples(x + s) - model.score_samples(x - s)) / 2e-5 for s in step]
     assert np.allclose(model.score_function(x), np.column_stack(expected), rtol=1e-3, atol=1e-4)
+
+
+def test_the_ridge_of_a_ring_is_its_circle():
+    rng = np.random.default_rng(0)
+    angle, radius = rng.uniform(0, 2 * np.pi, 4000), rng.normal(3, 0.3, 4000)
+    model = QAFFDE(random_state=0).fit(np.c_[radius * np.cos(angle), radius * np.sin(angle)])
+    points = model.ridges(n_samples=300, random_state=0)
+    assert len(points) > 250
+    off = np.abs(np.hypot(*points.T) - 3)
+    assert np.median(off) < 0.05
+    assert np.quantile(off, 0.95) < 0.2
+    slope, curvature = model.score_function(points), model.hessian(points)
+    unit = model.sample(300, random_state=0).std(0)
+    lam, V = np.linalg.eigh(curvature * unit[:, None] * unit)
+    assert (lam[:, 0] < 0).all()
+    across = np.abs((V[:, :, 0] * slope * unit).sum(1) / lam[:, 0])
+    assert across.max() < 2e-3
+
+
+def test_one_column_and_categories_have_no_ridges(two):
+    with pytest.raises(ValueError, match="one column has no ridges"):
+        two.marginal([0]).ridges()

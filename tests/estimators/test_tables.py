@@ -13,7 +13,6 @@ from qaffde import (
     QAFFDESGD,
     Atom,
     Category,
-    FileError,
     Integer,
     ModelSpec,
     Periodic,
@@ -114,9 +113,7 @@ def test_a_plan_is_used_again(model):
     assert again.score(TABLE) == pytest.approx(model.score(TABLE), abs=0.1)
 
 
-def test_onnx_is_refused_and_a_mixture_alone_is_a_pure_state(model, tmp_path):
-    with pytest.raises(FileError, match="tables with kinds or gaps have none"):
-        model.to_onnx(tmp_path / "model.onnx")
+def test_a_mixture_alone_is_a_pure_state(model):
     if model.plan_.has_waves:
         assert 0 < model.purity() < 1
     else:
@@ -299,3 +296,29 @@ def test_other_tables_are_not_scored(case, model):
     change, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
         model.score_samples(change(TABLE))
+
+
+ASKED = {
+    "half a year": ("condition", {"age": 30.5}, "the density is zero there"),
+    "negative income": ("condition", {"income": -3.0}, "the density is zero there"),
+    "infinite": ("condition", {"income": np.inf}, "values of a condition must be finite"),
+    "all columns": ("condition", dict.fromkeys(NAMES[1:], 3) | {"region": "east"}, "no column is"),
+    "column twice": ("marginal", ["age", "age"], "name a column twice"),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_bad_questions_are_not_answered(case, model):
+    method, argument, message = ASKED[case]
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(argument)
+
+
+@pytest.mark.parametrize("names", [["region"], ["hour", "age"]])
+def test_no_numbers_of_what_has_none(names, model):
+    marginal = model.marginal(names)
+    for ask in (marginal.mean, marginal.covariance):
+        with pytest.raises(ValueError, match=r"column 0 is .* has no mean; take the marginal"):
+            ask()
+    with pytest.raises(ValueError, match=r"no quantiles|quantiles need one column"):
+        marginal.ppf(0.5)

@@ -154,6 +154,17 @@ def test_bounds_of_one_column_leave_the_others_their_base():
     assert model.probability(4 * [-np.inf], [*3 * [np.inf], 0]) == 0
 
 
+@pytest.mark.parametrize("kind", [QAFFDE, QAFFDESGD])
+def test_one_known_end_of_few_columns_leaks_nothing(kind):
+    """The box that it had made of both columns left 1/(n + 1) of the mass beyond the end."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=500), rng.lognormal(size=500)])
+    model = kind(columns=[Real(), Real(lower=0)], random_state=0).fit(X)
+    assert model.probability([-np.inf, -np.inf], [np.inf, 0]) == 0
+    assert model.score_samples([[0.0, -1e-9]]) == -np.inf
+    assert np.isfinite(model.score_samples([[60.0, 1.0]])).all()
+
+
 def test_a_box_with_known_ends_leaks_nothing():
     rows = np.random.default_rng(0).random((800, 2))
     model = QAFFDE(40, columns=Real(0, 1), bandwidth=0.2).fit(rows)

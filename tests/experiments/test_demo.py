@@ -1,7 +1,6 @@
 """The demo, in small: a table, JSON and a picture."""
 
 import json
-import sys
 from functools import partial
 
 import pytest
@@ -44,14 +43,6 @@ def test_demo(tmp_path, monkeypatch, target):
         assert figures["mean_absolute_error"] > 0, name
         assert 0.3 < figures["spearman"] < 1, name
     assert (tmp_path / "demo.png").read_bytes()[:8] == PNG
-
-
-def test_demo_without_matplotlib_still_prints_the_table(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    found = run("--rows", N_ROWS, "--methods", "kde", "-o", tmp_path / "demo.png")
-    assert "kde  " in found.stdout
-    assert "pip install 'qaffde[plot]'" in found.stderr
-    assert not (tmp_path / "demo.png").exists()
 
 
 def test_other_methods(tmp_path, monkeypatch):

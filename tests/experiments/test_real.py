@@ -1,16 +1,21 @@
 """The comparison on real tables in small: rows, turns of flows, and the page."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
 from experiments.config import TablesBudget, TablesConfig, load_config
+from experiments.earlier import BEFORE_MAPS, EarlierEstimator
 from experiments.real import FLOWS, Comparison, TrainedFlow, table_cells, tables_page
 from experiments.real_sets import split_table, without_ties
-from experiments.rows import read_rows
+from experiments.rows import ROOT, read_rows
 from experiments.runner import Files, run_cells
+from qaffde import QAFFDE
 
 BUDGET = TablesBudget(seeds=(0,), max_train=100, seconds=(1, 2))
-CONFIG = TablesConfig("Tables", ("wine",), ("gmm_bic", "kde", "maf"), {"quick": BUDGET})
+METHODS = ("gmm_bic", "kde", "maf")
+CONFIG = TablesConfig("Tables", ("wine",), METHODS, {"quick": BUDGET})
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +42,22 @@ def test_page(rows):
     assert "| table | rows × columns | GMM, BIC | KDE | MAF, 1 s | MAF, 2 s |" in page
     bic = Comparison(rows, ("wine",)).figure("wine", "gmm_bic")
     assert f"{bic['log_likelihood']:.3f} ± " in page
+
+
+def has_history():
+    command = ["git", "-C", str(ROOT), "cat-file", "-e", f"{BEFORE_MAPS}:src"]
+    return not subprocess.run(command, capture_output=True).returncode
+
+
+@pytest.mark.skipif(not has_history(), reason="the clone has no history")
+def test_an_earlier_revision_is_fitted_by_its_own_code():
+    X = np.exp(np.random.default_rng(0).normal(size=(400, 4)))
+    model = EarlierEstimator("QAFFDE", random_state=0).fit(X)
+    assert model.fit_cpu_seconds_ > 0
+    assert np.isfinite(model.score_samples(X)).all()
+    assert QAFFDE(random_state=0).fit(X).score(X) > model.score_samples(X).mean() + 0.2
+    with pytest.raises(RuntimeError, match="has no attribute 'QAFFDETensorTrain'"):
+        EarlierEstimator("QAFFDETensorTrain", random_state=0).fit(X)
 
 
 def test_a_flow_resumes_the_very_steps_that_it_would_have_taken():

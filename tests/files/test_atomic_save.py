@@ -11,7 +11,7 @@ import pytest
 
 import qaffde
 from qaffde import QAFFDE, Real
-from qaffde.files.atomic import replacing
+from qaffde.files.format import replacing
 from qaffde.files.model import loads
 
 pytest.importorskip("safetensors", reason="model files need the extra 'files'")

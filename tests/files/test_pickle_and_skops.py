@@ -5,14 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+import skops.io as skops
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch.distributions import ExpTransform
 
 from qaffde import QAFFDE, QAFFDESGD, FileError
 from tests.file_models import CLOSED, MODELS, X, answers, fitted
-
-skops = pytest.importorskip("skops.io", reason="skops is in the extra 'files'")
 
 
 def through_skops(model):

@@ -131,6 +131,15 @@ def test_the_calculus_goes_on(path):
     np.testing.assert_array_equal(there, here)
 
 
+def test_a_drift_detector_goes_on(path):
+    model, loaded = copy.deepcopy(fitted("drift")), saved(fitted("drift"), path)
+    assert len(loaded._waiting) == 1
+    for one in (model, loaded):
+        one.update(X[31:60])
+    assert loaded.n_new_ == 60
+    assert loaded.p_value_ == model.p_value_
+
+
 def test_parts_that_were_shared_are_shared(path):
     loaded = saved(fitted("QAFFDE mixture"), path)
     assert loaded.density_.density.density.features is loaded.plan_.features

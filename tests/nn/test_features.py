@@ -145,7 +145,7 @@ def test_a_mixture_in_one_product_keeps_its_digits(narrow, as_numpy):
     deviation[list(narrow)] = 1e-4
     covariances = broad.covariances * deviation[:, None, None].square()
     measure = GaussianMeasure(broad.weights, broad.means, covariances)
-    assert QF.measures.is_broad(
+    assert QF.born.is_broad(
         QF.gaussian_coefficients(measure.weights.log(), measure.means, measure.cholesky), 3
     ).tolist() == [k not in narrow for k in range(6)]
     noise = torch.randn(200, 3, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
@@ -156,4 +156,4 @@ def test_a_mixture_in_one_product_keeps_its_digits(narrow, as_numpy):
         found = torch.as_tensor(quick.converted(lambda tensor: tensor.numpy())(x.numpy().copy()))
     else:
         found = quick(x)
-    assert torch.allclose(found, exact(x), rtol=1e-12, atol=QF.measures.MAX_ROUNDING)
+    assert torch.allclose(found, exact(x), rtol=1e-12, atol=QF.born.MAX_ROUNDING)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.tensor_train import random_train
-from qaffde.nn import CircleBasis, CodeBasis, TensorTrain, WaveBasis
+from qaffde.nn import CircleBasis, CodeBasis, TensorTrain, WaveBasis, tensor_train
+from qaffde.nn.column_basis import multiple_cosines
 from qaffde.nn.parts import gap_patterns
 from tests.two_sample import energy_p_value
 
@@ -188,6 +189,25 @@ def test_contractions_stay_finite_in_single_precision() -> None:
     log_p, expected = single.log_prob(x.float()), train.log_prob(x)
     assert log_p.dtype == torch.float32
     torch.testing.assert_close(log_p.double(), expected, atol=0.02, rtol=1e-3)
+
+
+@pytest.mark.parametrize("K", [0, 1, 3, 4, 9, 48])
+def test_cosines_by_recurrence(K: int) -> None:
+    angle = math.pi * torch.linspace(0, 1, 1001).double()
+    angle.requires_grad_()
+    size, k = 1 + angle.detach(), torch.arange(1, K + 1)[:, None]
+    found, expected = multiple_cosines(angle, size, K), size * (k * angle).cos()
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    slopes = [torch.autograd.grad(each.sum(), angle)[0] for each in (found, expected)]
+    torch.testing.assert_close(*slopes, atol=1e-9, rtol=0)
+
+
+def test_blocks_of_rows_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = random_train([WaveBasis(5)] * 3, bond=4, rank=2, generator=generator())
+    x = train.sample(50, generator(1))
+    expected = train.log_prob(x)
+    monkeypatch.setattr(tensor_train, "CACHED_NUMBERS", 4 * 7)
+    torch.testing.assert_close(train.log_prob(x), expected)
 
 
 def test_gradients() -> None:

@@ -145,8 +145,7 @@ def test_extrapolation_is_ahead_of_as_many_plain_iterations(data, start):
 def test_no_further_iteration_after_the_deadline(data, start):
     options = {"prior": PRIOR, "start": start}
     late = fit_mixture(Monomials(data), 6, generator(), deadline=0.0, **options)
-    two = fit_mixture(Monomials(data), 6, generator(), max_iter=2, **options)
-    torch.testing.assert_close(late.means, two.means)
+    torch.testing.assert_close(late.means, start.means)
 
 
 def test_from_clusters_it_is_as_likely_as_that_of_scikit_learn(data):

@@ -5,6 +5,7 @@ import pickle
 import re
 from dataclasses import FrozenInstanceError, fields
 from functools import partial
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -68,6 +69,7 @@ def same_plans(first, second):
 def test_a_plan_prints_as_a_table_of_what_was_chosen_and_from_what(models, method):
     plan = models[method].plan_
     lines = str(plan).splitlines()
+    assert plan._repr_html_() == f"<pre>{escape(str(plan))}</pre>"  # in a notebook
     assert lines[0] == f"Plan ({method.replace('_', ' ')}, selected on 500 rows)"
     said = dict(line.split(maxsplit=1) for line in lines[2:6])
     assert lines[1].split(maxsplit=2) == ["base", "measure", plan.base]

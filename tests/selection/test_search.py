@@ -127,8 +127,70 @@ def test_measures_that_look_alike_are_told_apart_by_more_rows(better):
 
 def test_without_time_the_plainer_of_two_alike_is_kept():
     past = time.monotonic() - 1
-    found = run_on_more(TellsFew({"mixture": 0.01}), [BOX, TWO], deadline=past)
+    found = run_on_more(TellsFew({"mixture": 0.01}), [BOX, TWO], free=False, deadline=past)
     assert found.base.name == "box"
+
+
+def test_without_time_for_features_the_mixture_is_the_answer():
+    judge = TellsFew({})
+    found = run_on_more(judge, [BOX, TWO], deadline=time.monotonic() - 1)
+    assert (found.bare, found.base) == (True, TWO)
+    assert not judge.bared
+
+
+class Clock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def spend(self, seconds):
+        self.now += seconds
+
+
+@pytest.mark.parametrize("deadline", [5.0, 12.0, 23.0, 60.0])
+def test_no_candidate_begins_that_would_end_too_late(monkeypatch, deadline):
+    """More rows take longer than fewer by the power 1.5, also where none had so many before."""
+    clock, seconds = Clock(monkeypatch), []
+
+    def judge(measure, choice, split):
+        n = len(split.train) + len(split.valid)
+        seconds.append(0.0 if choice.bare else (n / TWO_LEVELS.rough_rows) ** 1.5)
+        clock.spend(seconds[-1])
+        return TellsFew({"mixture": 0.01})(measure, choice, split)
+
+    run_on_more(judge, [BOX, TWO], deadline=deadline)
+    assert clock.now <= deadline
+    assert max(seconds) == (8.0 if deadline > 20 else 1.0)
+
+
+def test_a_search_leaves_time_for_a_fit_to_all_rows(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    def judge(measure, choice, split):
+        clock.spend(1.0)
+        return -choice.bandwidth.log().abs().sum().expand(len(split.valid))
+
+    search = search_with(judge, deadline=70.0, rows=MORE, policy=TWO_LEVELS)
+    search.end, search.n_all = 100.0, 95 * TWO_LEVELS.rough_rows
+    run(search, [BOX])
+    assert clock.now <= 5.0
+
+
+def test_no_mixture_begins_that_would_end_too_late(monkeypatch):
+    """The next size takes twice as long as the last one."""
+    clock, start = Clock(monkeypatch), search_module.start_mixture
+
+    def slow(rows, n_components, generator, **options):
+        clock.spend(float(n_components))
+        return start(rows, n_components, generator, **options)
+
+    monkeypatch.setattr(search_module, "start_mixture", slow)
+    clusters = 0.1 * MORE + torch.arange(len(MORE))[:, None] % 8
+    search = search_with(Judge(), deadline=12.0, rows=clusters, policy=TWO_LEVELS)
+    assert search.mixture.n_components == 4
+    assert clock.now == 1 + 2 + 4  # with 8 more it would be 15
 
 
 @pytest.mark.parametrize(("gain", "bare"), [(0.01, True), (0.0, True), (-0.01, False)])
@@ -294,8 +356,9 @@ def test_known_values_are_not_judged_again():
     known = {}
     search = search_with(first, known, report=lambda *entry: reported.append(entry))
     found = run(search, [BOX, GAUSSIAN])
-    assert [name for name, _ in reported] == list(known)
-    for name, value in reported:
+    judged = [(name, value) for name, value in reported if " alone " not in name]
+    assert [name for name, _ in judged] == list(known)
+    for name, value in judged:
         assert value == pytest.approx(known[name].mean().item())
     again = run(search_with(second, dict(known)), [BOX, GAUSSIAN])
     assert not second.seen
@@ -362,3 +425,23 @@ def test_candidates_are_named_by_all_that_they_are():
     name = "box, bandwidth 0.5, 2, ridge 3/n, 64 features"
     assert str(Choice(BOX, h, 3.0, n_features=64)) == name
     assert str(bare(Choice(average, h, 3.0))) == "mixture of 2 × 3 alone"
+
+
+@pytest.mark.parametrize(("shrinkage", "last"), [(0.0, 128), (1.0, 256)])
+def test_no_size_follows_a_large_mixture_that_gains_nothing(shrinkage, last):
+    """With shrinkage, two worse ones come before the end."""
+    noise, tried = torch.linspace(-1, 1, 100), []
+
+    def scores(shape, near):
+        k = shape[0]
+        if near is not None:  # another shrinkage
+            return noise - 10
+        tried.append(k)
+        return min(k, 64 - 1e-6 * k) + noise * (1 + 1e-3 * k)
+
+    weight, sizes = torch.ones(len(noise)), DEFAULT_POLICY.mixture_sizes
+    best = search_module.best_shape(
+        sizes, shrinkage, scores, weight, DEFAULT_POLICY, lambda: False
+    )
+    assert best[0] == 64
+    assert tried[-1] == last

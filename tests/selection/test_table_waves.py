@@ -95,7 +95,8 @@ def test_frequencies_are_those_of_the_parts():
 def test_draws_for_gaps_follow_the_mixture_and_keep_weights():
     rows = draw(truth(), 400, gaps=0.3)
     rows = TableRows(rows.x, 1 + torch.arange(400).double() % 2, rows.parts)
-    filled = FilledRows.of(truth().base(), rows.x, rows.weight, torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    filled = FilledRows.of(truth().base(), rows.x, rows.weight, POLICY, generator)
     assert not filled.x.isnan().any()
     total = torch.zeros(400).double().index_add(0, filled.number, filled.weight)
     torch.testing.assert_close(total, rows.weight)

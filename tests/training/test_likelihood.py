@@ -14,10 +14,11 @@ from qaffde.training import TrainingConfig, likelihood, negative_log_likelihood
 from qaffde.training.likelihood import (
     SOLVERS,
     approximate_state,
+    expectation,
     maximize_likelihood,
+    state_likelihood,
     whiten,
 )
-from qaffde.training.losses import expectation, state_likelihood
 from qaffde.training.run import Run
 
 DOUBLE = torch.float64

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from itertools import pairwise
 
 import pytest
@@ -168,6 +169,40 @@ def test_the_rate_falls_with_the_time(monkeypatch):
     assert history.stopped_by == "time_limit"
     expected = [0.1 * max(0.0, 1 - seconds / 400) for seconds in history.seconds]
     assert history.learning_rate == pytest.approx(expected, abs=0.002)
+
+
+def slow(monkeypatch, seconds=1.0):
+    """A clock, and a loss that takes so long, or half of it where no gradient follows."""
+    clock, losses = [0.0], []
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def loss(module, x, y):
+        clock[0] += seconds * len(x) / len(X) * (1.0 if module.training else 0.5)
+        value = mean_square(module, x, y)
+        losses.append(value.item())
+        return value
+
+    return clock, losses, loss
+
+
+@pytest.mark.parametrize("limit", [3.5, 6.0, 11.9])
+def test_a_step_of_many_evaluations_is_cut_short_with_the_best_of_them(monkeypatch, limit):
+    clock, losses, loss = slow(monkeypatch)
+    options = {"valid": None, "batch_size": None, "eval_every": 1, "max_steps": 9}
+    module, history = fit(
+        loss=loss, time_limit=limit, learning_rate=0.01, make_optimizer=lbfgs, **options
+    )
+    assert limit - 1 <= clock[0] <= limit
+    assert history.stopped_by == "time_limit"
+    assert mean_square(module, *ROWS).item() == pytest.approx(min(losses))
+
+
+@pytest.mark.parametrize("limit", [1.0, 2.5, 7.9])
+def test_the_last_evaluation_is_within_the_limit(monkeypatch, limit):
+    clock, _, loss = slow(monkeypatch)
+    _, history = fit(loss=loss, batch_size=8, time_limit=limit, max_steps=10**6)
+    assert limit - 1 <= clock[0] <= limit
+    assert history.stopped_by == "time_limit"
 
 
 def test_time_limit_ends_training_with_an_evaluation():

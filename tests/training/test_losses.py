@@ -5,7 +5,7 @@ import torch
 
 from qaffde.nn import DensityMatrix
 from qaffde.training import negative_log_likelihood
-from qaffde.training.losses import BLOCK, state_likelihood
+from qaffde.training.likelihood import BLOCK, state_likelihood
 
 
 @pytest.mark.parametrize("n", [7, BLOCK, 2 * BLOCK + 5])

@@ -33,7 +33,7 @@ def plot(
     json: Json = False,
 ) -> None:
     """Draw a density: curve, contours, all pairs, or slices."""
-    from qaffde.files.atomic import replacing
+    from qaffde.files.format import replacing
     from qaffde.plot import KINDS, DensityDisplay
     from qaffde.plot.display import natural_kind
     from qaffde.plot.style import import_pyplot

@@ -109,7 +109,7 @@ def _open(target: str, *inputs: object) -> Iterator[tuple[BinaryIO, str]]:
         yield sys.stdout.buffer, "csv"
         sys.stdout.buffer.flush()
         return
-    from qaffde.files.atomic import replacing
+    from qaffde.files.format import replacing
 
     check_output(target, *inputs)
     path = Path(target).resolve()

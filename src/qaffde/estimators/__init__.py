@@ -7,6 +7,7 @@ from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.drift import QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
 from qaffde.estimators.information import DensityComparison, compare
+from qaffde.estimators.kernel_mixture import KernelMixture
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -23,6 +24,7 @@ __all__ = [
     "DensityComparison",
     "DerivedDensity",
     "FourierFeatures",
+    "KernelMixture",
     "QAFFDEAutoregressive",
     "QAFFDEClassifier",
     "QAFFDEDriftDetector",

@@ -1,10 +1,12 @@
-"""Base classes of the density estimators: validation and scoring, plans."""
+"""Base classes of the estimators: files, validation and scoring, plans."""
 
+import copyreg
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import wraps
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, SupportsIndex, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,8 +20,12 @@ from sklearn.utils.validation import (
 )
 from torch import Generator, Tensor
 
+from qaffde.files import FileError, load, save
+from qaffde.files.format import write_atomically
+from qaffde.files.model import dumps, loads
 from qaffde.frames import as_frame
 from qaffde.nn import Density
+from qaffde.nn.onnx import recorded
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.parameters import (
     DOUBLE,
@@ -161,6 +167,58 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
 
 
 @guard
+@guard
+class FileMixin:
+    """Estimator that one file can hold, as :mod:`qaffde.files` writes and reads it.
+
+    Pickle and copies take the attributes, as of any estimator. skops cannot take tensors; it asks
+    for ``__getstate__``, which pickle does not, and is given the content of a file.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        guard(cls)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the estimator, fitted or not, to one file; see :func:`qaffde.save`."""
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read an estimator of this class from a file; see :func:`qaffde.load`."""
+        return load(path, cls)
+
+    def to_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write `score_samples` as an ONNX model.
+
+        Its input "X" are rows of doubles of shape (n, d), any n of at least 1; its output
+        "log_density" is of shape (n,).
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        check_is_fitted(self)
+        inner: Any = getattr(self, "estimator_", self)
+        density = getattr(inner, "density_", None) if hasattr(inner, "score_samples") else None
+        if not isinstance(density, Density):
+            raise FileError(
+                f"{type(self).__name__} has no log-density to export; export a density estimator"
+            )
+        write_atomically(path, recorded(density, inner.n_features_in_))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self),), vars(self).copy()  # type: ignore[attr-defined]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"file": dumps(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state.keys() == {"file"}:
+            state = vars(loads(state["file"], type(self)))
+        vars(self).update(state)
+
+
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator whose ``fit`` sets ``density_``, a torch density in the data's units."""
 

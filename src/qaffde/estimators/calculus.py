@@ -11,17 +11,15 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, DensityEstimator
-from qaffde.estimators.columns import (
+from qaffde.boxes import (
     Column,
     check_box,
     resolve_columns,
     resolve_condition,
     resolve_region,
 )
+from qaffde.estimators.base import Array, DensityEstimator, FileMixin
 from qaffde.estimators.information import InformationMixin
-from qaffde.estimators.persistence import FileMixin
-from qaffde.estimators.shape import ShapeMixin
 from qaffde.frames import with_index
 from qaffde.functional.regions import N_POINTS, check_mass, weighted_quantile
 from qaffde.nn import BornMixture, TableDensity, expand, find_born
@@ -29,7 +27,7 @@ from qaffde.parameters import Seed, check_choice, check_count, generator_from
 from qaffde.schema import Schema
 
 
-class BornEstimator(FileMixin, InformationMixin, ShapeMixin, DensityEstimator):
+class BornEstimator(FileMixin, InformationMixin, DensityEstimator):
     """Density estimator with the exact calculus of densities whose base measure is finite."""
 
     ensure_all_finite = "allow-nan"
@@ -135,11 +133,17 @@ class BornEstimator(FileMixin, InformationMixin, ShapeMixin, DensityEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or numbers of any shape where there is one column
             Infinite values are allowed.
         return_error : bool, default=False
             Whether to return the error of each row as well.
         """
+        shape = np.shape(X)
+        if len(shape) < 2 and self._mixture().n_dims == 1:
+            column = self._table(np.reshape(np.asarray(X, dtype=np.float64), (-1, 1)))
+            found = self.cdf(column, return_error=True)
+            value, error = (part.reshape(shape)[()] for part in found)
+            return (value, error) if return_error else value
         rows = self._rows(X, ensure_all_finite=False)
         if rows.isnan().any():
             raise ValueError("X contains NaN; use inf for columns that do not matter")

@@ -17,6 +17,7 @@ from qaffde.estimators.calculus import BornEstimator
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
 from qaffde.estimators.tensor_train import QAFFDETensorTrain
+from qaffde.extras import Printed
 from qaffde.frames import as_frame
 from qaffde.parameters import Seed, check_positive, generator_from, with_own_settings
 from qaffde.schema import Schema
@@ -55,7 +56,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Printed):
     """Candidates of :func:`qaffde.fit`, by `n_rows` held-out rows; none where rows are few."""
 
     candidates: tuple[Candidate, ...]

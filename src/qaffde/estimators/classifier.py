@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from qaffde.estimators.base import (
     Array,
+    FileMixin,
     all_or_nothing,
     log_density,
     read_weight,
     spec_of,
     training_of,
 )
-from qaffde.estimators.persistence import FileMixin
 from qaffde.nn import Density, find_born
 from qaffde.nn.encoded import ImageCoder
 from qaffde.parameters import DOUBLE, check_choice, check_priors, check_sum, generator_from
@@ -154,8 +154,8 @@ class QAFFDEClassifier(FileMixin, ClassifierMixin, BaseEstimator):
         sample_weight : array-like of shape (n,), optional
         """
         spec, config = self._settings()
-        rows = self._rows(X, y, sample_weight)
         run = Run(self.time_limit, config.checkpoint, verbose=bool(self.verbose))
+        rows = self._rows(X, y, sample_weight)
         seed, training_seed = self._seeds()  # two, or rows would be held out twice
         coder = None if self.encoder is None else ImageCoder.of(self.encoder, rows.X)
         prior = self._prior(rows.class_weight)

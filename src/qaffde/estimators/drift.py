@@ -1,7 +1,7 @@
 """Drift: whether new rows come from the distribution of reference rows, and which columns moved.
 
 Rows are put into groups, and of each group only the sum of its features is kept
-(:mod:`qaffde.estimators.drift_features`). A test permutes groups
+(:mod:`qaffde.functional.table_features`). A test permutes groups
 (:mod:`qaffde.functional.two_samples`): its cost does not see the number of rows.
 """
 
@@ -16,12 +16,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from qaffde.estimators.base import Array, RowsLike, all_or_nothing, declare_columns, read_numbers
-from qaffde.estimators.drift_features import TableFeatures
+from qaffde.estimators.base import (
+    Array,
+    FileMixin,
+    RowsLike,
+    all_or_nothing,
+    declare_columns,
+    read_numbers,
+)
 from qaffde.frames import Values, as_frame, is_gap
 from qaffde.functional import two_samples
+from qaffde.functional.table_features import TableFeatures
 from qaffde.kinds import Real
-from qaffde.parameters import check_count, generator_from, guard
+from qaffde.parameters import check_count, generator_from
 from qaffde.schema import Column, Schema
 from qaffde.streams import as_chunks
 
@@ -48,9 +55,8 @@ class OpenColumn(Column):
         """Take numbers that the kind does not have, too."""
 
 
-@guard
 @dataclass(eq=False, repr=False)
-class QAFFDEDriftDetector(BaseEstimator):
+class QAFFDEDriftDetector(FileMixin, BaseEstimator):
     """Test whether new rows come from the distribution of reference rows.
 
     The statistic is the distance between the mean features of the two samples. The features are

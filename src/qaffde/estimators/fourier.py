@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde import nn
-from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.base import FileMixin
 from qaffde.parameters import (
     check_bandwidth,
     check_choice,

@@ -25,12 +25,22 @@ import torch
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from qaffde.boxes import Column, resolve_columns
 from qaffde.estimators.base import Array, DensityEstimator
-from qaffde.estimators.columns import Column, resolve_columns
-from qaffde.nn import BornMixture, TableDensity, comparison
-from qaffde.parameters import Seed, check_choice, check_count, guard
+from qaffde.extras import Printed
+from qaffde.nn import BornMixture, RealColumn, TableDensity, comparison, shape
+from qaffde.parameters import (
+    Seed,
+    check_choice,
+    check_count,
+    check_positive,
+    check_share,
+    guard,
+)
 
 N_DRAWS = 10_000
+FAR = -1e100
+"""Log-density below which it is cut off, and has no derivative."""
 CONFIDENCE = float(norm.ppf(0.995))
 """Standard errors of a mean of draws that hold 99 %."""
 UNITS = (
@@ -272,9 +282,100 @@ class InformationMixin(_Base):
         """
         return float(comparison.trace_distance(self.density_, check_pair(self, other).density_))
 
+    def score_function(self, X: ArrayLike) -> Array:
+        r"""Gradient :math:`\nabla \log p` of the log-density at each row, of shape (n, d), exact.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        """
+        return self._derivative(X, 1)
+
+    def hessian(self, X: ArrayLike) -> Array:
+        """Matrix of second derivatives of the log-density at each row, of shape (n, d, d), exact.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+        """
+        return self._derivative(X, 2)
+
+    def modes(
+        self,
+        prominence: float = 0.25,
+        mass: float = 0.05,
+        n_samples: int = 2000,
+        random_state: Seed = None,
+    ) -> shape.Modes:
+        """Modes of the density, by ascents from exact draws.
+
+        A mode that rises little over the saddle to a higher one, or that has little mass, belongs
+        to that one: an estimate has ripples, and more of them at the ends of a box.
+
+        Parameters
+        ----------
+        prominence : float, default=0.25
+            In nats: the density of a mode is at least 28 % above that of the saddle.
+        mass : float, default=0.05
+            Probability of the basin.
+        n_samples : int, default=2000
+            Draws to ascend from. A mode whose basin holds none is not seen.
+        random_state : int, RandomState instance or None, default=None
+        """
+        check_positive("prominence", prominence)
+        check_share("mass", mass)
+        check_count("n_samples", n_samples, minimum=2)
+        self._check_real()
+        draws = torch.from_numpy(self._draws(n_samples, random_state))
+        return shape.find_modes(self.density_, draws, prominence, mass)
+
+    def ridges(self, n_samples: int = 1000, random_state: Seed = None) -> Array:
+        """Points of the ridges of the density, of shape (m, d), by ascents from exact draws.
+
+        A ridge is a curve on which the density falls to all sides but along it: what a filament
+        of rows is about.
+
+        Parameters
+        ----------
+        n_samples : int, default=1000
+            Draws to ascend from; those that reach no ridge are left out.
+        random_state : int, RandomState instance or None, default=None
+        """
+        check_count("n_samples", n_samples, minimum=2)
+        self._check_real()
+        if self._mixture().n_dims < 2:
+            raise ValueError("one column has no ridges; modes() are its peaks")
+        draws = torch.from_numpy(self._draws(n_samples, random_state))
+        parts = [shape.ridge_points(self.density_, part) for part in draws.split(shape.BLOCK)]
+        return torch.cat(parts).numpy()
+
+    def _derivative(self, X: ArrayLike, order: int) -> Array:
+        """First or second derivatives of the log-density at rows that have any."""
+        self._check_real()
+        rows = torch.tensor(self._numbers(X))
+        parts = [shape.derivatives(self.density_, part) for part in rows.split(shape.BLOCK)]
+        log_p, found = (torch.cat([part[k] for part in parts]).numpy() for k in (0, order))
+        lost = ~np.isfinite(found).reshape(len(found), -1).all(1) | (log_p < FAR)
+        if lost.any():
+            raise ValueError(
+                f"row {lost.argmax()} is so far from the data that the density has no derivative "
+                "there in float64; leave it out"
+            )
+        return found
+
+    def _check_real(self) -> None:
+        density = self._mixture()
+        columns = density.each() if isinstance(density, TableDensity) else []
+        for k, column in enumerate(columns):
+            if not isinstance(column, RealColumn):
+                raise ValueError(
+                    f"column {k} is not real, and there is no derivative along it; take the "
+                    "marginal of real columns, or a conditional, first"
+                )
+
 
 @dataclass(frozen=True)
-class DensityComparison:
+class DensityComparison(Printed):
     """How far two densities p and q are from each other; ``print`` shows a table.
 
     Each attribute is a value, and ``errors`` has half the width of its 99 % confidence interval:

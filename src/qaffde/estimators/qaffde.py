@@ -79,7 +79,8 @@ class QAFFDE(PlanMixin, BornEstimator):
     warm_start : bool, default=False
         Whether another `fit` keeps the plan of the fit before and replaces only the rows.
     time_limit : float or None, default=None
-        Seconds. After 70 % of them the search takes its best candidate, with a warning.
+        Seconds. After 70 % of them, at the latest, the search takes its best candidate, or without
+        any the mixture alone, with a warning.
     verbose : bool, default=False
         Print progress: a line for each candidate of a search and each evaluation of a training.
     policy, compute : SelectionPolicy, ComputeConfig, optional
@@ -138,9 +139,9 @@ class QAFFDE(PlanMixin, BornEstimator):
             Chunks bring their own weights.
         """
         warm = bool(self.warm_start) and self.__sklearn_is_fitted__()
+        run = Run(self.time_limit, verbose=bool(self.verbose))
         source = self._source(X, sample_weight, reset=not warm)
         spec = spec_of(self, bounds=source.ends)
-        run = Run(self.time_limit, verbose=bool(self.verbose))
         plan = self.plan_ if warm else self._plan(source, spec, run)
         run.say(f"sums of all rows: {plan.features.n_features} features")
         sums = source.total(partial(plan.sums, self._compute()))

@@ -77,7 +77,8 @@ class QAFFDESGD(PlanMixin, BornEstimator):
         Plan of an earlier fit (``model.plan_``), or of :func:`qaffde.select`. Nothing is searched
         then, and the parameters above, but for a torch transform, are not used.
     time_limit : float or None, default=None
-        Seconds. After 70 % of them the search takes its best candidate; training stops at the end.
+        Seconds. After 70 % of them, at the latest, the search takes its best candidate, or without
+        any the mixture alone; training stops at the end.
     verbose : bool, default=False
         Print progress: a line for each candidate of a search and each evaluation of a training.
     training : TrainingConfig, optional

@@ -1,7 +1,5 @@
-"""Recipes of the estimators, their plans, sums and configurations."""
+"""Recipes of the estimators."""
 
-import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -14,7 +12,9 @@ from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.base import DensityEstimator
 from qaffde.estimators.calculus import DerivedDensity
 from qaffde.estimators.classifier import QAFFDEClassifier
+from qaffde.estimators.drift import OpenColumn, QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
+from qaffde.estimators.kernel_mixture import KernelMixture
 from qaffde.estimators.outlier import QAFFDEOutlierDetector
 from qaffde.estimators.qaffde import QAFFDE
 from qaffde.estimators.qaffde_sgd import QAFFDESGD
@@ -24,9 +24,7 @@ from qaffde.files.fields import (
     MAX_COEFFICIENT,
     Fields,
     Spec,
-    anything,
     array,
-    checked,
     item,
     items,
     number,
@@ -37,193 +35,25 @@ from qaffde.files.fields import (
 )
 from qaffde.files.format import UNKNOWN, FileError, quoted
 from qaffde.files.values import RECIPES, Recipe, must
-from qaffde.kinds import Atom, Category, Integer, Kind, Periodic, Real
+from qaffde.functional.table_features import ColumnCode, TableFeatures
+from qaffde.kinds import Integer, Kind, Periodic, Real
 from qaffde.nn.conditional import BornHead, Target
-from qaffde.nn.parts import Part
-from qaffde.nn.recipes import MAX_FUNCTIONS, charge_gram, check_axes, check_factors
-from qaffde.parameters import check_choice, check_rank, check_share
-from qaffde.schema import Column, Schema
-from qaffde.selection import Plan, SelectionPolicy, Trial
-from qaffde.selection.policy import DEFAULT_POLICY
-from qaffde.selection.table_mixture import CodeLaw, TableMixture
-from qaffde.training import ComputeConfig, History, TensorTrainConfig, TrainingConfig
-from qaffde.training.classes import MEASUREMENTS, ClassSums
-from qaffde.training.closed_form import SPECTRUM_WIDENING, Sums
+from qaffde.nn.table_recipes import MAX_FUNCTIONS
+from qaffde.schema import Schema
+from qaffde.selection import Plan
+from qaffde.selection.recipes import HISTORY
+from qaffde.training import History
+from qaffde.training.classes import ClassSums
+from qaffde.training.closed_form import Sums
 from qaffde.training.regression import ConditionalDensity, MemberLinear, MemberNetwork
 
 MAX_WAVES = 256
 """Products of two waves are a table of the cube of their number."""
+NUMBERS = Real | Integer | Periodic
+"""Kinds of what a regressor predicts."""
 COLUMNS = ("n_features_in_", "feature_names_in_", "schema_")
 CONFIGS = ("plan", "policy", "compute", "training")
 """Parameters that are objects of the class that the constructor says, or None."""
-MEASURED = {
-    "closed_form": (*SPECTRUM_WIDENING,),
-    "likelihood": ("likelihood",),
-    "classifier": (*MEASUREMENTS, "gradient"),
-}
-"""Measurements of the plans of each method."""
-NUMBERS = Real | Integer | Periodic
-"""Kinds of what a regressor predicts."""
-CHECKED = (
-    *(Real, Periodic, Integer, Category, Atom),
-    *(ComputeConfig, TensorTrainConfig, TrainingConfig),
-)
-"""Classes that check all of their parameters."""
-RETIRED = ("map_trial_rows",)
-"""Constants of policies in older files, which have no effect now."""
-ROUNDING = 1e-6
-"""Share of its trace by which a density matrix may be negative, after rows were forgotten."""
-
-
-def _check_plan(f: Fields) -> None:
-    check_choice("measurement", f["measurement"], MEASURED[f["method"]])
-    if f["background"] != 0:
-        check_share("background", f["background"], auto=True)
-    classes = f["method"] == "classifier"
-    f.require(classes or f["axes"] is None, "axes", "are for classifiers only")
-    measure, columns = f["measure"], f["columns"]
-    parts = tuple(part for column in columns or () for part in column.parts)
-    if isinstance(measure, TableMixture):
-        f.require(measure.parts == parts and f["schema"], "measure", "is not of the columns")
-        f.require(len(parts) == f["features"].n_dims, "features", "are not of the parts")
-        f.agree("columns", "d", len(columns))
-        return
-    f.require(all(part.is_line for part in parts), "columns", "need a mixture")
-    f.agree("location", "d", f.sizes["l"])
-    f.agree("features", "q", f.sizes["w"])
-    f.agree("measure", "q", f.sizes["m"])
-    check_axes(f)
-    f.require(columns is None or len(columns) == f.sizes["d"], "columns", "are not all")
-    charge_gram(f)
-
-
-def _check_mixture(f: Fields) -> None:
-    sizes = Counter(part.kind for part in f["parts"])
-    f.require(len(f["laws"]) == sizes["codes"], "laws", "are not those of the parts")
-    f.require(f["means"].shape[1] == sizes["line"], "means", "are not those of the lines")
-
-
-@parametrized
-def _rho(f: Fields, name: str, rho: Any, shape: str) -> None:
-    """Density matrices that are not normalized; without classes, or statistics of a mixture."""
-    if shape == "D D" and isinstance(rho, torch.Tensor) and rho.ndim == 1:
-        tensor("S, limited")(f, name, rho)
-        return
-    tensor(shape)(f, name, rho)
-    trace = float(rho.diagonal(dim1=-2, dim2=-1).sum())
-    f.require(0 < trace < MAX_COEFFICIENT, name, "is zero or beyond measure")
-    slack = ROUNDING * trace
-    f.require((rho - rho.mT).abs().max() <= slack, name, "is not symmetric")
-    positive = torch.linalg.cholesky_ex(rho + slack * torch.eye(rho.shape[-1])).info == 0
-    f.require(positive.all(), name, "is not positive semidefinite")
-
-
-def _check_schema(f: Fields) -> None:
-    for column in f["columns"]:
-        known = not isinstance(column.kind, Category) or bool(column.kind.values)
-        f.require(known, "columns", "has a category without labels")
-    f.agree("columns", "d", len(f["columns"]))
-    check_choice("library", str(f["library"]), ("None", "pandas", "polars", "pyarrow"))
-    try:
-        schema = Schema(**f)
-        schema.encode(schema.decode(np.zeros((1, len(f["columns"])))))
-    except ImportError:  # frames of a library that is not there
-        pass
-    except (TypeError, ValueError, OverflowError):
-        f.require(False, "columns", "have a dtype that no frame has")
-
-
-_history = items(History)
-_curves: Any = dict.fromkeys(
-    ("train_loss", "valid_loss", "learning_rate", "seconds"), items(float | int)
-)
-
-RECIPES |= {
-    "Plan": Recipe(
-        Plan,
-        _check_plan,
-        method=checked(check_choice, choices=MEASURED),
-        measurement=str,
-        features=(nn.FourierFeatures, "w=d D"),
-        measure=(nn.BaseMeasure | TableMixture, "m=d"),
-        base=str,
-        location="l, empty",
-        scale="q, positive, empty",
-        bandwidth="q, positive, empty",
-        reach="2 q, infinite, empty",
-        rank=lambda f, name, value: check_rank(value),
-        ridge=number(),
-        min_trace=checked(check_share, whole=True),
-        background=anything,
-        background_spread=number(0),
-        tolerance=checked(check_share),
-        n_rows=whole(),
-        trials=items(Trial, tuple),
-        axes=optional("d q"),
-        noise=optional(", positive"),
-        columns=optional(items(nn.TableColumn, tuple, least=1)),
-        schema=optional((Schema, "d")),
-    ),
-    "TableMixture": Recipe(
-        TableMixture,
-        check_factors,
-        _check_mixture,
-        parts=items(Part, tuple, least=1),
-        weights="K, positive",
-        means="K d, empty",
-        covariances="K d d, definite, empty",
-        factors=items((nn.Factor, "K"), tuple),
-        laws=items(CodeLaw, tuple),
-        shrinkage=number(-math.ulp(0)),  # zero where there are no lines
-        ridge=number(0),
-    ),
-    "CodeLaw": Recipe(CodeLaw, has_order=bool, strength=number(0), width=number(0)),
-    "Trial": Recipe(Trial, name=str, n_rows=whole(), log_likelihood=number(), chosen=bool),
-    "Sums": Recipe(Sums, rho=_rho("D D"), weight=number(0), count=number(1 - 1e-9)),
-    "ClassSums": Recipe(
-        ClassSums,
-        must("weight", lambda f: f["weight"].sum() > 0, "must not be zero"),
-        rho=_rho("C D D"),
-        psi="C D, limited",
-        weight="C, not negative",
-    ),
-    "History": Recipe(History, steps=items(int), **_curves, n_recoveries=int, stopped_by=str),
-    "Schema": Recipe(
-        Schema, _check_schema, columns=items(Column, tuple, least=1), library=anything
-    ),
-    "Column": Recipe(Column, name=str | int, kind=Kind, dtype=str),
-    **{kind.__name__: Recipe(kind) for kind in CHECKED},
-    "SelectionPolicy": Recipe(
-        SelectionPolicy,
-        make=lambda f: SelectionPolicy(**{name: f[name] for name in f if name not in RETIRED}),
-        take=vars,
-        required=(),
-        **dict.fromkeys((*vars(DEFAULT_POLICY), *RETIRED), anything),
-    ),
-    "Inputs": Recipe(
-        Inputs,
-        kinds=items(Kind, tuple, least=1),
-        location="d",
-        scale="d, positive",
-        gaps=items(bool, tuple),
-    ),
-    "ConditionalDensity": Recipe(ConditionalDensity, network=MemberNetwork, head=BornHead),
-    "MemberNetwork": Recipe(MemberNetwork, layers=items(MemberLinear, least=2)),
-    "MemberLinear": Recipe(MemberLinear, weight="M i o, limited", bias="M 1 o, limited"),
-    "BornHead": Recipe(
-        BornHead,
-        must("target", lambda f: isinstance(f["target"].kind, NUMBERS), "has no density"),
-        take=lambda head: {
-            **dict(zip(("n_components", "rank", "n_functions"), head.shape, strict=True)),
-            "target": head.target,
-        },
-        n_components=whole(1, MAX_FUNCTIONS),
-        rank=whole(1, MAX_FUNCTIONS),
-        n_functions=whole(1, MAX_WAVES),
-        target=Target,
-    ),
-    "Target": Recipe(Target, kind=Kind, location=number(), scale=number(0)),
-}
 
 
 def fitted(model: Any) -> bool:
@@ -234,12 +64,17 @@ def fitted(model: Any) -> bool:
 
 
 def estimator(
-    kind: Any, restore: Callable[[Any, Fields], None] | None = None, /, **learned: Spec
+    kind: Any,
+    restore: Callable[[Any, Fields], None] | None = None,
+    /,
+    later: tuple[str, ...] = (),
+    **learned: Spec,
 ) -> Recipe:
     """Recipe of an estimator, fitted or not.
 
     `learned` checks the attributes of a fitted one. `restore` gives them to an unfitted estimator;
     by default they are set.
+    Files from before an attribute came, which is `later`, lack it.
     """
     specs: Any = {"n_features_in_": _n_columns, "feature_names_in_": _names, **learned}
     if hasattr(kind, "schema_"):
@@ -261,7 +96,7 @@ def estimator(
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(specs)
+            f.require_all(specs.keys() - {*later})
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -298,9 +133,18 @@ def _plan(f: Fields, name: str, plan: Any, method: str, letters: str) -> None:
     f.require(plan.method == method, name, "is one of another method")
 
 
-def _is_fitted(f: Fields, name: str, model: Any) -> None:
-    item(DensityEstimator, "d")(f, name, model)
-    f.require(fitted(model), name, "is not fitted")
+def _is_fitted(f: Fields, name: str, models: Any) -> None:
+    for model in models if isinstance(models, list) else [models]:
+        item(DensityEstimator, "d")(f, name, model)
+        f.require(fitted(model), name, "is not fitted")
+
+
+def _restore_detector(model: QAFFDEOutlierDetector, f: Fields) -> None:
+    models, units = f["estimator_"], f.setdefault("units_", None)
+    size = None if units is None else len(units)
+    fits = size == (len(models) if isinstance(models, list) else None)
+    f.require(fits, "units_", "are not those of the estimators")
+    vars(model).update(f)
 
 
 def _check_readable(f: Fields) -> None:
@@ -350,7 +194,65 @@ def _restore_regressor(model: Any, f: Fields) -> None:
     vars(model).update(f)
 
 
+def _restore_drift(model: Any, f: Fields) -> None:
+    vars(model).update(f, _tested=None)
+
+
+def _check_features(f: Fields) -> None:
+    f.agree("codes", "d", len(f["codes"]))
+    d, F = f.sizes["d"], f.sizes["F"]
+    try:
+        fits = TableFeatures(**f)(np.zeros((1, d))).shape[1] == F
+    except (IndexError, RuntimeError):
+        fits = False
+    f.require(fits and d < f["blocks"].max() < F, "blocks", "are not those of the features")
+
+
 _names, _schema = optional(array("d", kinds="OU")), optional((Schema, "d"))
+
+
+RECIPES |= {
+    "OpenColumn": Recipe(OpenColumn, name=str | int, kind=Kind, dtype=str),
+    "ColumnCode": Recipe(
+        ColumnCode,
+        must("levels", lambda f: all(0 <= level <= 1 for level in f["levels"]), "are no shares"),
+        kind=Kind,
+        knots=array("k", empty=True),
+        levels=array("k", empty=True),
+        unit=number(0),
+    ),
+    "TableFeatures": Recipe(
+        TableFeatures,
+        _check_features,
+        codes=items(ColumnCode, tuple, least=1),
+        W=tensor("w k, limited", torch.float32),
+        pairs=tensor("p 2", torch.int64),
+        blocks=tensor("F, not negative", torch.int64),
+    ),
+    "Inputs": Recipe(
+        Inputs,
+        kinds=items(Kind, tuple, least=1),
+        location="d",
+        scale="d, positive",
+        gaps=items(bool, tuple),
+    ),
+    "ConditionalDensity": Recipe(ConditionalDensity, network=MemberNetwork, head=BornHead),
+    "MemberNetwork": Recipe(MemberNetwork, layers=items(MemberLinear, least=2)),
+    "MemberLinear": Recipe(MemberLinear, weight="M i o, limited", bias="M 1 o, limited"),
+    "BornHead": Recipe(
+        BornHead,
+        must("target", lambda f: isinstance(f["target"].kind, NUMBERS), "has no density"),
+        take=lambda head: {
+            **dict(zip(("n_components", "rank", "n_functions"), head.shape, strict=True)),
+            "target": head.target,
+        },
+        n_components=whole(1, MAX_FUNCTIONS),
+        rank=whole(1, MAX_FUNCTIONS),
+        n_functions=whole(1, MAX_WAVES),
+        target=Target,
+    ),
+    "Target": Recipe(Target, kind=Kind, location=number(), scale=number(0)),
+}
 
 ESTIMATORS = {
     "QAFFDE": estimator(
@@ -366,7 +268,7 @@ ESTIMATORS = {
         density_=(nn.StandardizedDensity | nn.TransformedDensity | nn.TableDensity, "d"),
         rank_=whole(),
         n_fourier_features_=whole(),
-        history_=_history,
+        history_=HISTORY,
     ),
     "QAFFDETensorTrain": estimator(
         QAFFDETensorTrain,
@@ -386,7 +288,7 @@ ESTIMATORS = {
         plan_=_plan("classifier", "D"),
         sums_=optional((ClassSums, "C D")),
         _density=optional((nn.StandardizedDensity, "C d")),
-        history_=_history,
+        history_=HISTORY,
     ),
     "QAFFDERegressor": estimator(
         QAFFDERegressor,
@@ -394,13 +296,31 @@ ESTIMATORS = {
         inputs_=(Inputs, "d"),
         densities_=items(ConditionalDensity, least=1),
         is_single_=bool,
-        history_=_history,
+        history_=HISTORY,
     ),
     "QAFFDEOutlierDetector": estimator(
         QAFFDEOutlierDetector,
+        _restore_detector,
+        later=("units_",),
         estimator_=_is_fitted,
+        units_=optional(array("k 2")),
         offset_=number(),
         out_of_fold_scores_=array("n"),
+    ),
+    "KernelMixture": estimator(
+        KernelMixture, density_=(nn.KernelMixture, "d"), bandwidth_=number(0)
+    ),
+    "QAFFDEDriftDetector": estimator(
+        QAFFDEDriftDetector,
+        _restore_drift,
+        _seed=whole(0),
+        _schema=_schema,
+        _features=(TableFeatures, "d F"),
+        n_reference_=whole(),
+        group_size_=whole(),
+        _reference=tensor("G F, limited, empty"),
+        _new=tensor("N F, limited, empty"),
+        _waiting=array("w d", empty=True, missing=True),
     ),
     "FourierFeatures": estimator(
         FourierFeatures,
@@ -420,4 +340,6 @@ ESTIMATORS = {
     ),
 }
 """Estimators that a file may hold."""
+
+
 RECIPES |= ESTIMATORS

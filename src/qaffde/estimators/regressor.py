@@ -11,8 +11,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from qaffde.estimators.base import Array, all_or_nothing, check_configs, read_numbers, read_weight
-from qaffde.estimators.persistence import FileMixin
+from qaffde.estimators.base import (
+    Array,
+    FileMixin,
+    all_or_nothing,
+    check_configs,
+    read_numbers,
+    read_weight,
+)
 from qaffde.frames import as_frame
 from qaffde.kinds import Category, Integer, Kind, Periodic, Real, as_kind
 from qaffde.nn.conditional import BornConditional, BornHead, Target, mean_and_deviation
@@ -136,10 +142,10 @@ class QAFFDERegressor(RegressorMixin, FileMixin, BaseEstimator):
             check_count(name, getattr(self, name))
         if not isinstance(self.encoder, nn.Module | None):
             raise ValueError(f"encoder={self.encoder!r} must be a torch module")
-        rows, outputs, weight = self._rows(X, y, sample_weight)
-        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         checkpoint = getattr(self.training, "checkpoint", None)
         run = Run(self.time_limit, checkpoint, verbose=self.verbose)
+        rows, outputs, weight = self._rows(X, y, sample_weight)
+        self.inputs_ = Inputs.of(rows, weight, self.schema_)
         generator = generator_from(self.random_state)
         x, self.densities_, self.history_ = self.inputs_(rows), [], []
         for t, kind in enumerate(self._targets(outputs)):

@@ -1,6 +1,6 @@
 """Model files: save and load estimators, without running code.
 
-``qaffde.nn.recipes`` and ``qaffde.estimators.recipes`` say how classes are written and read.
+Modules ``recipes`` of ``nn``, ``selection`` and ``estimators`` say how classes are kept.
 """
 
 from qaffde.files.format import FileError

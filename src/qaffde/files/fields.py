@@ -178,13 +178,24 @@ def whole(f: Fields, name: str, value: Any, lower: int = 1, upper: float = math.
 
 
 @parametrized
-def array(f: Fields, name: str, value: Any, shape: str, kinds: str = "f") -> None:
-    """An array of finite doubles, or of other kinds of numbers or texts."""
+def array(
+    f: Fields,
+    name: str,
+    value: Any,
+    shape: str,
+    kinds: str = "f",
+    *,
+    empty: bool = False,
+    missing: bool = False,
+) -> None:
+    """An array of finite doubles, NaN if some may be missing, or other numbers or texts."""
     item(np.ndarray)(f, name, value)
     fits = value.dtype.kind in kinds and (kinds != "f" or value.dtype == np.float64)
     f.require(fits, name, f"is of type {value.dtype}")
-    f.check_shape(name, value.shape, shape, empty=False)
-    f.require(value.dtype.kind != "f" or np.isfinite(value).all(), name, "is not finite")
+    f.check_shape(name, value.shape, shape, empty=empty)
+    if value.dtype.kind == "f":
+        known = np.isfinite(value) | (missing & np.isnan(value))
+        f.require(known.all(), name, "is not finite")
 
 
 @parametrized

@@ -6,13 +6,20 @@ and whatever is wrong is a :class:`FileError` of one line.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import safetensors
 from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from qaffde.extras import import_extra, one_line
+from qaffde.extras import one_line
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -46,7 +53,6 @@ def pack(header: Json, arrays: Arrays) -> bytes:
     >>> unpack(content)
     ({'format': 2}, {'x': array([1., 1.])})
     """
-    save = import_extra("safetensors.numpy", "files", "model files need").save
     metadata = {"qaffde": json.dumps(header, allow_nan=False, separators=(",", ":"))}
     _check_room(4 * sum(array.nbytes for array in arrays.values()))
     plain = save(arrays, metadata)
@@ -57,7 +63,6 @@ def pack(header: Json, arrays: Arrays) -> bytes:
 
 def unpack(content: bytes, versions: Sequence[int] = (FORMAT,)) -> tuple[Json, Arrays]:
     """Header and arrays of a file's content, once its format and its digest are checked."""
-    safetensors = import_extra("safetensors", "files", "model files need")
     table, header, data = _read_header(content, len(content), versions)
     if table["__metadata__"].get("digest") != _digest(table, data):
         raise FileError(f"the file's digest is wrong: {DAMAGED}")
@@ -185,3 +190,44 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
 
 def _refuse(text: str) -> None:
     raise ValueError(f"the number {text} is not finite")
+
+
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file at once: a reader sees the old or the new."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """File beside `path`, which takes its place on the disk when nothing went wrong.
+
+    A symbolic link stays, its target is replaced. An existing file keeps its mode, a new one
+    follows the umask. Devices and pipes are written into, for they cannot be replaced.
+    """
+    where = Path(os.path.realpath(path))
+    try:
+        old = where.stat().st_mode
+    except FileNotFoundError:
+        old = None
+    mode = stat.S_IFREG | 0o666 if old is None else old
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(f"{os.fspath(path)!r} is a directory; name a file in it")
+    if not where.parent.is_dir():
+        raise FileNotFoundError(f"the directory of {where} does not exist; create it first")
+    if not stat.S_ISREG(mode):
+        with where.open("wb") as file:
+            yield file
+        return
+    permissions = stat.S_IMODE(mode)
+    beside = where.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(beside, "xb", opener=lambda p, flags: os.open(p, flags, permissions)) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if old is not None:
+            beside.chmod(permissions)  # which the umask does not change
+        beside.replace(where)
+    finally:
+        beside.unlink(missing_ok=True)

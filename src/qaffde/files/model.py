@@ -7,7 +7,6 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from qaffde._version import __version__
-from qaffde.files.atomic import write_atomically
 from qaffde.files.format import (
     DAMAGED,
     FORMAT,
@@ -17,6 +16,7 @@ from qaffde.files.format import (
     quoted,
     read_content,
     unpack,
+    write_atomically,
 )
 from qaffde.files.values import RECIPES, Reader, Writer
 from qaffde.parameters import OUT_OF_MEMORY, with_own_settings

@@ -1,10 +1,19 @@
 """Pure tensor mathematics in the paper's symbols: tensors in, tensors out, no state."""
 
-from qaffde.functional.density_matrix import (
+from qaffde.functional.born import (
     add_rank_update,
     born_mass,
     born_rule,
+    box_characteristic,
+    box_pair_characteristics,
+    gaussian_characteristic,
+    gaussian_coefficients,
+    gaussian_pair_characteristics,
     leading_eigenpairs,
+    log_box_density,
+    log_gaussian_density,
+    monomials,
+    range_eigenpairs,
     resolve_rank,
     symmetrize_lower,
 )
@@ -17,17 +26,6 @@ from qaffde.functional.fourier import (
     gamma_from_bandwidth,
     gaussian_kernel,
     log_kernel_mass,
-)
-from qaffde.functional.measures import (
-    box_characteristic,
-    box_pair_characteristics,
-    gaussian_characteristic,
-    gaussian_coefficients,
-    gaussian_pair_characteristics,
-    log_box_density,
-    log_gaussian_density,
-    monomials,
-    range_eigenpairs,
 )
 
 __all__ = [

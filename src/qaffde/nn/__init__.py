@@ -16,6 +16,7 @@ from qaffde.nn.density import (
     expand,
     find_born,
 )
+from qaffde.nn.encoded import TransformedDensity, encode
 from qaffde.nn.features import (
     BaseMeasure,
     BoxMeasure,
@@ -23,10 +24,10 @@ from qaffde.nn.features import (
     GaussianMeasure,
     KernelMeasure,
 )
+from qaffde.nn.kernel_mixture import KernelMixture
 from qaffde.nn.parts import CircleFactor, CodeFactor, Factor, Part, PartsDensity
 from qaffde.nn.table import TableDensity
 from qaffde.nn.tensor_train import TensorTrain
-from qaffde.nn.transformed import TransformedDensity, encode
 
 __all__ = [
     "AtomColumn",
@@ -54,6 +55,7 @@ __all__ = [
     "FourierFeatures",
     "GaussianMeasure",
     "KernelMeasure",
+    "KernelMixture",
     "MaskedNetwork",
     "Part",
     "PartsDensity",

@@ -153,10 +153,11 @@ class Chain(PartsDensity):
         width: int,
         n_blocks: int,
         dropout: float = 0.0,
+        n_waves: int = 8,
         **parameters: Any,
     ) -> "Chain":
-        """A chain of parts with a new network."""
-        n_inputs = [n_inputs_of(part) for part in links]
+        """A chain of parts with a new network, which sees so many cosines of a line."""
+        n_inputs = [n_inputs_of(part, n_waves) for part in links]
         n_outputs = [head_of(part, shape).n_inputs for part in links]
         network = MaskedNetwork(n_inputs, n_outputs, width, n_blocks, dropout).double()
         return cls(network, links, shape, **parameters)
@@ -193,7 +194,8 @@ class Chain(PartsDensity):
 
     def inputs(self, z: Tensor) -> Tensor:
         """What the network sees of values (n, m), zero of those that are missing."""
-        found = [inputs_of(part, values) for part, values in zip(self.links, z.T, strict=False)]
+        parts = zip(self.links, z.T, self.network.n_inputs, strict=False)
+        found = [inputs_of(part, values, size) for part, values, size in parts]
         e = torch.cat(found, 1).to(self.network.first.weight)
         return F.pad(e, (0, sum(self.network.n_inputs) - e.shape[1]))
 
@@ -333,24 +335,22 @@ class Chain(PartsDensity):
         return torch.cat([edges, even.double()]).detach().unique()
 
 
-WAVES = 9
-"""Inputs of a line: the value, and cosines of its normal distribution function."""
 TURNS = 3
 """Sines and cosines of a circle."""
 
 
-def n_inputs_of(part: Part) -> int:
-    """Number of inputs of a part."""
-    return {"line": WAVES, "circle": 2 * TURNS, "codes": part.size}[part.kind]
+def n_inputs_of(part: Part, n_waves: int) -> int:
+    """Number of inputs of a part; a line has its value and cosines of its level."""
+    return {"line": 1 + n_waves, "circle": 2 * TURNS, "codes": part.size}[part.kind]
 
 
-def inputs_of(part: Part, x: Tensor) -> Tensor:
-    """What a network sees of a part (n,), zeros where it is missing."""
+def inputs_of(part: Part, x: Tensor, size: int) -> Tensor:
+    """What a network sees of a part (n,), so many numbers, zeros where it is missing."""
     known, x = ~x.isnan(), x.nan_to_num(0.0)
     if part.kind == "codes":
         found = F.one_hot(x.long(), part.size)
     elif part.is_line:
-        k = math.pi * torch.arange(1, WAVES).to(x)
+        k = math.pi * torch.arange(1, size).to(x)
         waves = (torch.special.ndtr(x)[:, None] * k).cos()
         found = torch.cat([x.clamp(-FAR, FAR)[:, None], waves], 1)
     else:

@@ -8,7 +8,6 @@
 | atom and real | codes (0 real, 1 at the atom) and a line, which is missing at the atom |
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -123,9 +122,9 @@ class RealColumn(TableColumn):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Values behind the map; its slope."""
-        known, z, log_slope = ~x.isnan(), x[:, None].clone(), torch.zeros_like(x)
-        z[known], log_slope[known] = MapTable.of([self])(x[known, None])
-        return z, log_slope
+        gap, inner = x.isnan(), 0.0 if self.is_identity else float(self.knots[0])
+        z, log_slope = MapTable.of([self])(torch.where(gap, inner, x)[:, None])
+        return torch.where(gap[:, None], torch.nan, z), torch.where(gap, 0.0, log_slope)
 
     def decode(self, parts: Tensor) -> Tensor:
         """The inverse of the map; a logarithm may have more room than float64 has numbers."""
@@ -146,9 +145,14 @@ def encode_columns(columns: Sequence[TableColumn], x: Tensor) -> tuple[Tensor, T
     """Parts (n, q) of rows (n, d), and log-slopes (n,): −∞ where a value is impossible."""
     if all(isinstance(column, RealColumn) for column in columns) and not x.isnan().any():
         return MapTable.of(columns)(x)
-    found = [column.encode(values) for column, values in zip(columns, x.T, strict=True)]
+    return encode_each(columns, x)
+
+
+def encode_each(columns: Sequence[TableColumn], x: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by operations that do not depend on the values."""
+    found = [column.encode(x[:, k]) for k, column in enumerate(columns)]
     parts, log_slopes = zip(*found, strict=True)
-    return torch.cat(parts, 1), torch.stack(log_slopes).sum(0)
+    return torch.cat(parts, 1), sum(log_slopes)
 
 
 class CircleColumn(TableColumn):
@@ -172,7 +176,8 @@ class CircleColumn(TableColumn):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Turns."""
-        log_slope = torch.where(x.isnan(), 0.0, -math.log(self.period)).to(x)
+        slope = torch.tensor(1 / self.period, dtype=torch.float64)
+        log_slope = torch.where(x.isnan(), 0.0, slope.log())
         return ((x - self.start) / self.period)[:, None] % 1, log_slope
 
     def decode(self, parts: Tensor) -> Tensor:

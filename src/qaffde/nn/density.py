@@ -9,8 +9,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.functional.born import log_mixture_density, whitening
 from qaffde.functional.fourier import Array, clipped, has_gradient, namespace_of, reusable
-from qaffde.functional.measures import log_mixture_density, whitening
 from qaffde.nn.base import Density, FormulaDensity
 from qaffde.nn.calculus.base_laws import NormalLaw
 from qaffde.nn.calculus.factored import FactoredMixture

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
-from qaffde.functional import measures
+from qaffde.functional import born
 from qaffde.functional.fourier import Array, LatticeSeries
 from qaffde.nn.maps import MapTable
 
@@ -259,17 +259,17 @@ class GaussianMeasure(BaseMeasure):
     def formula(self, *, shortcuts: bool = False) -> Formula:
         """Log of the weighted sum of the K densities."""
         parts = self.weights.log(), self.means, self.cholesky
-        every = Formula(measures.log_mixture_density, *measures.whitening(*parts))
+        every = Formula(born.log_mixture_density, *born.whitening(*parts))
         if not shortcuts or len(self.weights) == 1:
             return every
         coefficients = QF.gaussian_coefficients(*parts)
-        broad = measures.is_broad(coefficients, self.means.shape[1])
+        broad = born.is_broad(coefficients, self.means.shape[1])
         if not broad.any():
             return every
-        few = measures.whitening(*(part[~broad] for part in parts))
-        narrow = None if broad.all() else Formula(measures.log_mixture_density, *few)
+        few = born.whitening(*(part[~broad] for part in parts))
+        narrow = None if broad.all() else Formula(born.log_mixture_density, *few)
         broad_ones = coefficients[:, broad].contiguous()
-        return Formula(measures.log_mixture_by_monomials, broad_ones, narrow, every)
+        return Formula(born.log_mixture_by_monomials, broad_ones, narrow, every)
 
     def characteristic(self, omega: Tensor) -> Tensor:
         """Weighted sum of the K characteristic functions."""

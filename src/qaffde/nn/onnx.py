@@ -15,7 +15,17 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from qaffde.extras import import_extra
 from qaffde.files.format import FileError
-from qaffde.nn import BornMixture, Density, RealColumn, TableDensity, TensorTrain
+from qaffde.nn import (
+    AtomColumn,
+    BornMixture,
+    Density,
+    FactoredMixture,
+    PartsDensity,
+    TableDensity,
+    TensorTrain,
+    expand,
+)
+from qaffde.nn.columns import encode_each
 from qaffde.nn.tensor_train import OUT
 
 N_ROWS = 2**20
@@ -35,31 +45,57 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
     if isinstance(density, BornMixture):
         terms, log_mass = density.terms, density.log_mass
         return lambda x: reduce(torch.logaddexp, [t.log_density(x) for t in terms]) - log_mass
-    if isinstance(density, TableDensity) and (inner := _of_lines(density)) is not None:
-        maps = density.maps
-
-        def mapped(x: Any) -> Any:
-            z, log_slope = maps(x)
-            return inner(z) + log_slope
-
-        return mapped
+    if isinstance(density, TableDensity):
+        return _of_table(density)
     formula = density.formula(shortcuts=False)
     if formula.is_closed:
         return formula
-    raise FileError(
-        f"{type(density).__name__} has no ONNX form; QAFFDE and QAFFDESGD have one (encoders, "
-        "baselines and tables with kinds or gaps have none); keep the model with save"
+    raise _refusal(density)
+
+
+def _of_table(density: TableDensity) -> Callable[[Any], Any]:
+    """Log-density of a table; of rows with gaps it is NaN, unless Gaussians integrate them out."""
+    whole = expand(density).density
+    if isinstance(whole, FactoredMixture) and whole.is_gaussian:
+        return lambda x: _with_slope(density, whole.log_prob_gaussian, x)
+    complete = _of_parts(density, whole)
+
+    def known(parts: Any) -> Any:
+        gap = parts.isnan()
+        return torch.where((~gap).all(-1), complete(torch.where(gap, 0.0, parts)), torch.nan)
+
+    return lambda x: _with_slope(density, known, x)
+
+
+def _with_slope(density: TableDensity, log_prob: Callable[[Any], Any], x: Any) -> Any:
+    parts, log_slope = encode_each(density.each(), x)
+    return log_prob(parts) + log_slope
+
+
+def _of_parts(density: TableDensity, whole: PartsDensity) -> Callable[[Any], Any]:
+    """Log-density of the parts of columns where none is missing."""
+    if not isinstance(whole, FactoredMixture | TensorTrain):
+        raise _refusal(whole)
+    is_train = isinstance(whole, TensorTrain)
+    if any(isinstance(column, AtomColumn) for column in density.columns):
+        raise FileError(
+            f"{'trains' if is_train else 'waves'} over a column with an atom have no ONNX form; "
+            "keep the model with save, or fit it with QAFFDE, whose mixture of a table has one"
+        )
+    if isinstance(whole, TensorTrain) and OUT in whole.places:
+        raise FileError(
+            "a train of which columns are integrated out has no ONNX form; keep it with save"
+        )
+    if density.density is whole or not any(part.is_line for part in whole.parts):
+        return whole.log_prob_complete
+    return density.density.formula(shortcuts=False)  # one polynomial for all components
+
+
+def _refusal(density: Density) -> FileError:
+    return FileError(
+        f"{type(density).__name__} has no ONNX form; QAFFDE, QAFFDESGD and QAFFDETensorTrain have "
+        "one (chains, encoders and baselines have none); keep the model with save"
     )
-
-
-def _of_lines(density: TableDensity) -> Callable[[Any], Any] | None:
-    """Log-density of the lines behind real columns, of a sum of terms or a whole train."""
-    train: Any = density.density
-    if density.lines is not None:
-        return log_density_of(density.lines)
-    is_whole = isinstance(train, TensorTrain) and OUT not in train.places
-    real = all(isinstance(column, RealColumn) for column in density.columns)
-    return train.log_prob_complete if is_whole and real else None
 
 
 class Graph:
@@ -215,15 +251,15 @@ def _clip(g: Graph, meta: Tensor, x: str, min: Any = None, max: Any = None) -> s
 
 
 def _getitem(g: Graph, meta: Tensor, x: Any, index: Any) -> str:
-    """One column, some columns, a new axis after the first, or rows of a constant."""
+    """One column, some columns or rows, a new axis after the first, or rows of a constant."""
     if isinstance(x, Tensor):
         return g("Gather", x, index)
-    last = index[-1]
+    last, axis = (index[-1], -1) if isinstance(index, tuple) else (index, 0)
     if last is None:
         return g("Unsqueeze", x, g.whole([k for k, part in enumerate(index) if part is None]))
     if isinstance(last, slice):
         ends = last.start or 0, 2**62 if last.stop is None else last.stop
-        return g("Slice", x, *(g.whole([v]) for v in (*ends, -1)))
+        return g("Slice", x, *(g.whole([v]) for v in (*ends, axis)))
     return g("Gather", x, g.whole(last), axis=-1)
 
 
@@ -232,6 +268,11 @@ def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool)
     reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([-1])), edges[..., None, :])
     whole = g("Cast", reached, to=g.onnx.TensorProto.INT64)
     return _reduced("ReduceSum")(g, meta, whole, -1)
+
+
+def _swapped(d: int) -> list[int]:
+    """Axes with the last two in the other order."""
+    return [*range(d - 2), d - 1, d - 2]
 
 
 NODES: dict[str, Node] = {
@@ -247,7 +288,17 @@ NODES: dict[str, Node] = {
     "le": _compared("LessOrEqual"),
     "gt": _compared("Greater"),
     "lt": _compared("Less"),
+    "eq": _compared("Equal"),
     "isnan": _compared("IsNaN"),
+    "invert": _compared("Not"),
+    "floor": _compared("Floor"),
+    "round": _compared("Round"),
+    "long": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.INT64),
+    "double": lambda g, meta, x: g("Cast", x, to=g.onnx.TensorProto.DOUBLE),
+    "cat": lambda g, meta, parts, dim=0: g("Concat", *parts, axis=dim),
+    "mT": lambda g, meta, x: g(
+        "Transpose", x, perm=[*range(meta.ndim - 2), meta.ndim - 1, meta.ndim - 2]
+    ),
     "sum": _reduced("ReduceSum"),
     "amax": _reduced("ReduceMax"),
     "all": _all,
@@ -271,6 +322,11 @@ def _log_of_sum(x: Recorded, y: Recorded) -> Any:
     return ((x - most).exp() + (y - most).exp()).log() + most
 
 
+def _log_sum(x: Recorded, dim: int) -> Any:
+    most = x.amax(dim)
+    return (x - most[:, None]).exp().sum(dim).log() + most
+
+
 def _ndtr(x: Recorded) -> Any:
     """The normal distribution function: runtimes have no error function in double precision.
 
@@ -292,8 +348,10 @@ def _ndtr(x: Recorded) -> Any:
 
 
 REWRITTEN: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("contiguous", "detach", "to"), lambda x, *dtype: x),
+    **dict.fromkeys(("contiguous", "detach", "to", "positive"), lambda x, *dtype: x),
     "square": lambda x: x * x,
+    "remainder": lambda x, one: x - x.floor(),
+    "logsumexp": _log_sum,
     "addmm": lambda start, x, y, alpha=1: torch.add(start, x @ y, alpha=alpha),
     "linalg_vecdot": lambda x, y: (x * y).sum(-1),
     "linalg_solve_triangular": lambda A, b, upper: torch.linalg.inv(A) @ b,

@@ -328,10 +328,9 @@ class CircleFactor(Factor):
         """Logarithm of the sum over windings or, of wide laws, of their Fourier series."""
         wide = self.deviation > WIDE
         if wide.any() and not wide.all():
-            total = torch.empty(len(x), len(self.mean), dtype=torch.float64)
-            for part in (wide, ~wide):
-                total[:, part] = self.select(part).log_values(x)
-            return total
+            order = torch.cat([wide.nonzero(), (~wide).nonzero()])[:, 0]
+            both = [self.select(part).log_values(x) for part in (wide, ~wide)]
+            return torch.cat(both, 1)[:, order.argsort()]
         if wide.all():
             return self._series(x).log()
         away = x[:, None] - self.mean

@@ -6,12 +6,19 @@ on a path between them, and the prominence of a mode is how far it rises over th
 higher one: its persistence (Chazal et al., 2013). Ripples of an estimate have little of it.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from qaffde.extras import Printed
 from qaffde.nn.base import Density
 
+BLOCK = 2048
+"""Rows whose derivatives are computed at once."""
 MAX_STEPS, HALVINGS = 200, 12
 CONVERGED, SAME = 1e-7, 1e-3
 """Steps that end an ascent, and ends that are one mode, in deviations of the draws."""
@@ -28,6 +35,38 @@ SADDLE_STEPS, STEP = 40, 0.01
 
 Edges = list[tuple[float, int, int]]
 """Heights of saddles, and the two modes that each joins."""
+
+
+@dataclass(frozen=True, eq=False)
+class Modes(Printed):
+    r"""Modes of a density, the highest first.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, d)
+    log_density : ndarray of shape (m,)
+    mass : ndarray of shape (m,)
+        Share of the draws that lie in the basin of each mode, from which one ascends to it: within
+        about :math:`\sqrt{\alpha (1 - \alpha) / n}` for n draws.
+    prominence : ndarray of shape (m,)
+        How far the log-density falls on the best way to a higher mode; infinite for the highest.
+    """
+
+    points: NDArray[np.float64]
+    log_density: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    prominence: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __str__(self) -> str:
+        lines = ["log-density  mass   prominence  point"]
+        parts = zip(self.log_density, self.mass, self.prominence, self.points, strict=True)
+        for log_p, mass, prominence, point in parts:
+            where = ", ".join(f"{x:.4g}" for x in point)
+            lines.append(f"{log_p:>11.4f}  {mass:.3f}  {prominence:>10.3f}  {where}")
+        return "\n".join(lines)
 
 
 def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -48,15 +87,51 @@ def axes_of(curvature: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def newton_step(
-    slope: Tensor, curvature: Tensor, unit: Tensor, *, down: int = 0, longest: float = LONGEST
+    slope: Tensor,
+    curvature: Tensor,
+    unit: Tensor,
+    *,
+    down: int = 0,
+    rest: int = 0,
+    longest: float = LONGEST,
 ) -> Tensor:
-    """Steps (n, d) up, but down along the `down` directions of the largest curvature."""
+    """Steps (n, d) up, but down along the `down` directions of the largest curvature.
+
+    Along the `rest` directions of the largest curvature there is no step.
+    """
     lam, V = axes_of(curvature, unit)
     slope = (slope * unit).nan_to_num(0, 0, 0)
     along = (V.mT @ slope[..., None])[..., 0] / lam.abs().clamp(min=FLAT)
     along[:, len(unit) - down :] *= -1
+    along[:, len(unit) - rest :] = 0
     step = (V @ along[..., None])[..., 0]
     return step * (longest / step.norm(dim=1, keepdim=True).clamp(min=longest)) * unit
+
+
+def find_modes(density: Density, x: Tensor, prominence: float, mass: float) -> Modes:
+    """Modes that one ascends to from draws x of shape (n, d).
+
+    Those below a prominence or a mass belong to the mode behind their lowest saddle.
+    """
+    unit = x.std(0)
+    ends = torch.cat([ascend(density, part, unit) for part in x.split(BLOCK)])
+    with torch.no_grad():
+        log_p = density.log_prob(ends)
+    basin = distinct(ends, log_p, unit)
+    inside = (log_p.masked_fill(basin != k, -torch.inf) for k in range(int(basin.max()) + 1))
+    best = torch.stack([own.argmax() for own in inside])
+    height = log_p[best]
+    with torch.no_grad():
+        edges = saddles(density, x, basin, ends[best], unit)
+    share, heights = (basin.bincount() / len(x)).tolist(), height.tolist()
+    owner = persistence(heights, edges, prominence)[0]
+    owner = without_light(owner, share, edges, mass)
+    edges = [(level, owner[a], owner[b]) for level, a, b in edges if owner[a] != owner[b]]
+    rises = persistence(heights, edges, 0.0)[1]
+    kept = sorted(set(owner))
+    masses = [sum(m for m, k in zip(share, owner, strict=True) if k == own) for own in kept]
+    points = ends[best[kept]].numpy(), height[kept].numpy()
+    return Modes(*points, np.array(masses), np.array(rises)[kept])
 
 
 def ascend(density: Density, x: Tensor, unit: Tensor) -> Tensor:
@@ -78,6 +153,26 @@ def ascend(density: Density, x: Tensor, unit: Tensor) -> Tensor:
         if not len(moving):
             break
     return x
+
+
+def ridge_points(density: Density, x: Tensor) -> Tensor:
+    """Points (m, d) of ridges, by ascents from draws x (n, d) across them.
+
+    On a ridge of dimension one the slope is along the direction of the largest curvature, and the
+    other curvatures are negative (Ozertem and Erdogmus, 2011).
+    """
+    unit, moving = x.std(0), torch.ones(len(x), dtype=torch.bool)
+    with torch.no_grad():
+        least = density.log_prob(x).min()
+    for _ in range(MAX_STEPS):
+        log_p, slope, curvature = derivatives(density, x)
+        step = newton_step(slope, curvature, unit, rest=1)
+        moving = (step / unit).norm(dim=1) > SAME
+        if not moving.any():
+            break
+        x = x + step * moving[:, None]
+    crest = axes_of(curvature, unit)[0][:, :-1].amax(1) < 0
+    return x[crest & ~moving & (log_p >= least)]
 
 
 def saddle(density: Density, x: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:

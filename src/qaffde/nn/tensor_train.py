@@ -37,6 +37,8 @@ from qaffde.nn.parts import Part, PartsDensity, Region, gap_patterns
 
 BLOCK_NUMBERS = 2**22
 """Numbers that a contraction takes at once."""
+CACHED_NUMBERS = 2**17
+"""Numbers that stay in the cache while rows are scored."""
 OUT = -1
 """Place of a part that is integrated out."""
 
@@ -150,7 +152,7 @@ class TensorTrain(PartsDensity):
         if len(x) and not x.isnan().any():
             if OUT in self.places:
                 return self.contract(self.operators(x)) + self._log_laws(x)
-            size = self._block_size(min(len(self.start), self.end.shape[1]))
+            size = self._block_size(min(len(self.start), self.end.shape[1]), CACHED_NUMBERS)
             return torch.cat([self.log_prob_complete(rows) for rows in x.split(size)])
         log_p = self.start.new_zeros(len(x))
         for known, _, rows in gap_patterns(x):
@@ -201,9 +203,9 @@ class TensorTrain(PartsDensity):
         ]
         return torch.cat([self._log_square(o) if pure else self._log_trace(o) for o in blocks])
 
-    def _block_size(self, rows: int) -> int:
+    def _block_size(self, rows: int, numbers: int = BLOCK_NUMBERS) -> int:
         """Points at a time, each with a matrix of some rows."""
-        return max(1, BLOCK_NUMBERS // (rows * max(self.bonds)))
+        return max(1, numbers // (rows * max(self.bonds)))
 
     def _log_square(self, v: Iterable[Operator]) -> Tensor:
         """Contraction of amplitudes Ψ, from the side that has fewer of them."""

@@ -1,4 +1,4 @@
-"""Pictures of fitted densities and of their calibration (the extra ``plot``)."""
+"""Pictures of fitted densities and of their calibration."""
 
 from qaffde.plot.calibration import CalibrationDisplay
 from qaffde.plot.display import KINDS, DensityDisplay

@@ -42,7 +42,6 @@ class CalibrationDisplay:
         axes : pair of matplotlib Axes, optional
             Where to draw; a new figure by default.
         """
-        import_pyplot()
         return cls(regressor.calibration(X, y)).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:

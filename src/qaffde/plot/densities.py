@@ -1,7 +1,7 @@
 """Densities of columns: a curve, contours, the grid of all pairs, and slices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -196,6 +196,28 @@ class ContourPanel(GridPanel):
             label(
                 ax, f"{percent(mass)} here", (x[j], y[i]), left=bool(j > len(x) / 2), color="white"
             )
+
+
+@dataclass(frozen=True)
+class RidgePanel(ContourPanel):
+    """Density of two columns, and the points of its ridges."""
+
+    ridges: Array = field(default_factory=lambda: np.empty((0, 2)))
+
+    @classmethod
+    def of(cls, model: Any, rows: Array | None, wishes: Wishes) -> Self:
+        """Contours, and ridges of the marginal."""
+        panel = super().of(model, rows, wishes)
+        shown = marginal_of(model, numbers_of(model, wishes.columns))
+        if not hasattr(shown, "ridges"):
+            raise ValueError(f"{type(model).__name__} has no ridges; fit a QAFFDE of two columns")
+        return replace(panel, ridges=shown.ridges(random_state=wishes.random_state))
+
+    def draw(self, ax: Any) -> None:
+        """Draw contours, and a dot for each point of a ridge."""
+        super().draw(ax)
+        ax.scatter(*self.ridges.T, s=4, color=DENSITY, linewidths=0, zorder=3, label="ridges")
+        ax.legend(frameon=False, loc="lower right", labelcolor="white")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,15 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from qaffde.estimators.columns import Column
+from qaffde.boxes import Column
 from qaffde.parameters import check_choice
-from qaffde.plot.densities import ContourPanel, CurvePanel, PairsPanel, SlicesPanel
+from qaffde.plot.densities import (
+    ContourPanel,
+    CurvePanel,
+    PairsPanel,
+    RidgePanel,
+    SlicesPanel,
+)
 from qaffde.plot.panels import Panel, Wishes, numbers_of, rows_of
 from qaffde.plot.style import STYLE, import_pyplot
 
@@ -16,6 +22,7 @@ KINDS: dict[str, Any] = {
     "contours": ContourPanel,
     "pairs": PairsPanel,
     "slices": SlicesPanel,
+    "ridges": RidgePanel,
 }
 """Kinds of pictures, and the panel of each."""
 
@@ -77,8 +84,8 @@ class DensityDisplay:
             Data to show beside the density. Without them the view follows draws from it.
         kind : str, default="auto"
             "curve" of one column with its highest-density regions; "contours" of two; "pairs" of
-            all marginals; "slices" of one column where others are given. "auto" is a curve,
-            contours or pairs, by the number of columns.
+            all marginals; "slices" of one column where others are given; "ridges" of two real
+            columns. "auto" is a curve, contours or pairs, by the number of columns.
         columns : iterable of int or str, optional
             What to show; all columns by default. Others are integrated out, exactly.
         given : dict of {int or str: float or array-like}, optional
@@ -98,7 +105,6 @@ class DensityDisplay:
             kind = natural_kind(len(numbers_of(estimator, columns)))
         columns = None if columns is None else numbers_of(estimator, columns)
         wishes = Wishes(columns, given, masses, n_points, random_state)
-        import_pyplot()  # before work is put into values that nobody can draw
         return cls(KINDS[kind].of(estimator, rows, wishes)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:

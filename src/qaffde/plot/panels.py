@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from qaffde.estimators.columns import Column, resolve_columns
+from qaffde.boxes import Column, resolve_columns
 from qaffde.kinds import Atom, Category, Integer
 from qaffde.plot.cells import Array, Scale, axis_ends, kinds_of
 from qaffde.streams.names import column_names, names_in

@@ -1,8 +1,7 @@
 """How pictures look: colors, matplotlib settings and small text."""
 
+from importlib import import_module
 from typing import Any
-
-from qaffde.extras import import_extra
 
 STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
@@ -17,8 +16,8 @@ DATA = "0.25"
 
 
 def import_pyplot() -> Any:
-    """The module matplotlib.pyplot, or an error that says how to install it."""
-    return import_extra("matplotlib.pyplot", "plot", "pictures need")
+    """The module matplotlib.pyplot, loaded when it is first used."""
+    return import_module("matplotlib.pyplot")
 
 
 def percent(share: float) -> str:

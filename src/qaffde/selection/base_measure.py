@@ -52,11 +52,13 @@ class Prior:
 
         Those that collapse by rounding stay as they were.
         """
-        variance = scatter.diagonal(dim1=1, dim2=2) / size[:, None]
-        near = (variance + mean.square() < self.far**2).all(1) * size
-        pooled = torch.einsum("k,kij->ij", near / size, scatter) / near.sum().clamp(min=1e-300)
         weight = self.shrinkage * unit
-        covariance = (scatter + weight * pooled) / (size + weight)[:, None, None]
+        if weight:
+            variance = scatter.diagonal(dim1=1, dim2=2) / size[:, None]
+            near = (variance + mean.square() < self.far**2).all(1) * size
+            pooled = torch.einsum("k,kij->ij", near / size, scatter)
+            scatter = scatter + weight * pooled / near.sum().clamp(min=1e-300)
+        covariance = scatter / (size + weight)[:, None, None]
         covariance.diagonal(dim1=1, dim2=2).clamp_(min=0.0).add_(self.ridge)
         failed = torch.linalg.cholesky_ex(covariance).info > 0
         if failed.any():
@@ -205,8 +207,12 @@ class Monomials:
     ) -> None:
         self.Z = Z
         self.weight = torch.ones(len(Z), dtype=Z.dtype) if weight is None else weight
-        self.rows, self.columns = torch.triu_indices(Z.shape[1], Z.shape[1])
-        self.dtype, self.n_values = dtype, 1 + Z.shape[1] + len(self.rows)
+        d = Z.shape[1]
+        self.rows, self.columns = torch.triu_indices(d, d)
+        self.places = torch.zeros(d, d, dtype=torch.int64)  # of products among the values
+        self.places[self.rows, self.columns] = torch.arange(d + 1, d + 1 + len(self.rows))
+        self.places = self.places.maximum(self.places.T)
+        self.dtype, self.n_values = dtype, 1 + d + len(self.rows)
         is_small = len(Z) * self.n_values <= MAX_KEPT
         self.kept = QF.monomials(Z).to(dtype) if is_small else None
 
@@ -260,8 +266,7 @@ class Monomials:
         d = self.Z.shape[1]
         count = sums[:, 0]
         mean = sums[:, 1 : d + 1] / count.clamp(min=torch.finfo(sums.dtype).tiny)[:, None]
-        second = sums.new_zeros(len(sums), d, d)
-        second[:, self.rows, self.columns] = second[:, self.columns, self.rows] = sums[:, d + 1 :]
+        second = sums[:, self.places]
         return count, mean, second - count[:, None, None] * mean[:, :, None] * mean[:, None, :]
 
     def sums_of_mixture(self, mixture: GaussianMeasure) -> Tensor:
@@ -337,13 +342,15 @@ def iterated(
     """
     safe, last = state, -math.inf
     for _ in range(max_iter // 2):
+        if time.monotonic() >= deadline:
+            break
         value, first = improved(state)
         if not value >= last:
             state = safe
             first = improved(state)[1]
         value, second = improved(first)
         gain, safe, last = value - last, second, value
-        if gain < least_gain or time.monotonic() >= deadline:
+        if gain < least_gain:
             break
         state = second if extrapolated is None else extrapolated(state, first, second)
     return safe
@@ -475,7 +482,8 @@ def _halved(mixture: GaussianMeasure) -> GaussianMeasure:
 
 
 def cluster(where: Tensor, weight: Tensor, k: int, seed: int, max_iter: int) -> Tensor:
-    """Numbers (n,) of the clusters of k-means of weighted rows (n, d)."""
+    """Numbers (n,) of the clusters of k-means of weighted rows (n, d), below k."""
+    k = min(k, len(where.unique(dim=0)))  # of more, k-means warns
     if k == 1:
         return torch.zeros(len(where), dtype=torch.int64)
     from sklearn.cluster import KMeans  # on first use: a twentieth of all imports

@@ -307,7 +307,7 @@ def choose_maps(
     Columns as they are, but for known ends, are compared with normal scores by a mixture of each.
     Maps are learned from rows that are held out too: every knot makes held-out rows look better by
     1/n nats (Akaike, 1974). Maps must win by some standard errors; where they have an end that the
-    rows show, it is enough not to lose by them.
+    rows show, or that is known of few columns, it is enough not to lose by them.
     """
     d = summary.rows.shape[1]
     ends, known = spec.ends(d), spec.box_ends(d, policy)
@@ -323,6 +323,7 @@ def choose_maps(
     if not is_auto:
         return learned
     (before, weight), (after, _) = judge(plain), judge(learned)
-    ended = plain is None and any(column.ends.isfinite().any() for column in learned)
+    may_be_ended = plain is None or d <= policy.max_box_columns
+    ended = may_be_ended and any(column.ends.isfinite().any() for column in learned)
     errors = policy.map_errors if ended else -policy.map_errors
     return learned if is_as_good(learned, after, before, weight, summary, errors) else plain

@@ -52,7 +52,8 @@ class Likelihood(Method):
         space = whiten(features, measure, ridge, self.tolerance).to(self.compute.device)
         phi, weight = space.values(split.train), split.train_weight / split.train_weight.mean()
         few = slice(policy.rough_rows)
-        start = space.start_from(phi[few], weight[few], space.resolve_rank(self._rank(d)))
+        rank = space.resolve_rank(self._rank(d))
+        start = space.start(split.train[few], weight[few], rank)
         state = approximate_state(space, start, phi, weight, policy.judge_iterations)
         log_square = space.log_square(state, space.values(split.valid)).cpu()
         return self.log_held_out(log_square, measure, split)
@@ -74,8 +75,10 @@ class Likelihood(Method):
         )
         D = min(D, policy.rough_features)
         widen, others = self._moves(d, given=h is not None)
-        summits = []
-        for base in search.sized(bases):
+        summits, offered = list[Choice](), search.sized(bases)
+        if self.alone(search, without := bare(Choice(offered[-1], start, ridge)), rough):
+            return without
+        for base in offered:
             first = Choice(base, start, ridge, n_features=D)
             if self.spec.is_free and base.kind == "mixture":
                 first = self._if_needed(search, first, widen)
@@ -154,9 +157,15 @@ def maximized_state(
     seed: int,
     run: Run,
 ) -> tuple[Whitening, DensityMatrix, History]:
-    """The coordinates, and the state in them that maximizes the likelihood."""
+    """The coordinates, and the state in them that maximizes the likelihood.
+
+    Of many rows, L-BFGS sees those of the closed form in the first half of its iterations.
+    """
     generator = torch.Generator().manual_seed(seed)
     relative, first = relative_weight(weight, run), first_rows(Z, weight, training, run)
+    is_quick = (training.solver, training.initialization) == ("lbfgs", "closed_form")
+    more = run.peers.any(len(Z) > run.peers.share_of(training.start_rows))
+    early = training.max_iter // 2 if is_quick and more else 0
 
     def begin() -> tuple[Whitening, DensityMatrix]:
         space = whiten(plan.features, plan.base_law, plan.ridge, plan.tolerance)
@@ -165,9 +174,14 @@ def maximized_state(
         if training.initialization == "random":
             state = DensityMatrix.draw(len(space.level), rank, generator)
             return space, state.to(compute.device)
-        return space, space.start(*first, rank)
+        state = space.start(*first, rank)
+        if early:
+            mass = first[1] / first[1].mean()
+            state = approximate_state(space, state, space.values(first[0]), mass, early)
+        return space, state
 
     space, state = run.peers.first(begin)
+    training = replace(training, max_iter=training.max_iter - early)
     history = maximize_likelihood(space, state, Z, relative, training, generator, run)
     return space, state, history
 

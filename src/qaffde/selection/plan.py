@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from qaffde import functional as QF
+from qaffde.extras import Printed
 from qaffde.nn import (
     BaseMeasure,
     BornDensity,
@@ -37,8 +38,7 @@ from qaffde.parameters import (
 from qaffde.schema import Schema
 from qaffde.selection.base_measure import BaseSpec, constant_feature
 from qaffde.selection.policy import SelectionPolicy
-from qaffde.selection.report import plan_text
-from qaffde.selection.search import Trial
+from qaffde.selection.search import Trial, show_numbers
 from qaffde.selection.summary import Part
 from qaffde.selection.table_mixture import TableMixture
 from qaffde.training.classes import MEASUREMENTS, ClassReader, ClassSums
@@ -156,8 +156,13 @@ class ModelSpec:
         return bare and holds_numbers(self.bandwidth) and self.transformation != "normal"
 
     def may_map(self, d: int, policy: SelectionPolicy) -> bool:
-        """Whether d columns may have maps; if nothing is asked, only where no box is offered."""
-        many = self.transformation == "auto" and d > policy.max_box_columns
+        """Whether d columns may have maps; if nothing is asked, only where no box is offered.
+
+        A box of which some ends are known, and others are not, has mass beyond all of them.
+        """
+        ends = self.ends(d)
+        leaks = ends is not None and bool(ends.isnan().any()) and self.base_measure == "auto"
+        many = self.transformation == "auto" and (d > policy.max_box_columns or leaks)
         return (many or self.transformation == "normal") and self.base_measure != "kernel"
 
     def box_ends(self, d: int, policy: SelectionPolicy) -> Tensor | None:
@@ -220,7 +225,7 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Printed):
     """Units, base measure, features, and how the density is read from them; immutable.
 
     Fits with the same plan can be added. ``print(plan)`` shows choices and candidates.
@@ -445,7 +450,39 @@ class Plan:
         return f"<Plan: {self.method}, {self.base}, {n} features, {len(self.trials)} trials>"
 
     def __str__(self) -> str:
-        return plan_text(self)
+        def line(name: str, value: object) -> str:
+            return f"  {name:<13} {value}"
+
+        plain = self.schema is None
+        method = self.method.replace("_", " ") if plain else "table"
+        lines = [
+            f"Plan ({method}, selected on {self.n_rows:,} rows)",
+            line("base measure", self.base),
+        ]
+        if self.schema is not None:
+            lines += [f"  {text}" for text in str(self.schema).splitlines()]
+        if plain or self.has_waves:
+            h = show_numbers(self.bandwidth * self.scale)
+            lines += [line("bandwidth", h), line("features", self.features.n_features)]
+            lines += [line("rank", self.rank)]
+        names = range(self.n_dims) if self.schema is None else self.schema.names
+        columns = zip(names, self.columns or (), strict=bool(self.columns))
+        lines += [line(f"column {name}", own) for name, own in columns if len(own.breaks())]
+        if self.axes is not None:
+            lines.append(line("components", f"{len(self.scale)} of {self.n_dims} columns"))
+        if plain and self.method != "likelihood":
+            lines.append(line("measurement", self.measurement))
+        if self.method != "closed_form" and (plain or self.has_waves):
+            lines.append(line("ridge", f"{self.ridge:.4g}"))
+        if self.trials:
+            width = max(len(trial.name) for trial in self.trials)
+            lines.append(f"  {'tried':{width}}     rows  held-out log-likelihood")
+        lines += [
+            f"  {trial.name:{width}}  {trial.n_rows:7,}  {trial.log_likelihood:.5f}"
+            + ("  chosen" if trial.chosen else "")
+            for trial in self.trials
+        ]
+        return "\n".join(lines)
 
 
 def background_weight(background: float | str, count: float) -> float:

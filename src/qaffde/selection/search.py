@@ -166,9 +166,11 @@ def best_shape(
 ) -> Shape:
     """Shape of a mixture with the best held-out scores.
 
-    Sizes grow until one is worse by a standard error, or as many in a row as the patience. Then
-    the shrinkage of the best moves, and larger sizes are tried with that. ``scores(shape, near)``
-    are those of a new mixture, or of one that begins at that of the shape `near`.
+    Sizes grow until one is worse by a standard error, or as many in a row as the patience; without
+    shrinkage, where the smallest of those that are alike is taken, also until a large one is no
+    better by a standard error than that before. Then the shrinkage of the best moves, and larger
+    sizes are tried with that. ``scores(shape, near)`` are those of a new mixture, or of one that
+    begins at that of the shape `near`.
     """
     found: dict[Shape, Tensor] = {}
 
@@ -179,10 +181,13 @@ def best_shape(
         worse = 0
         for k in sizes:
             shape = k, shrinkage if k > 1 else 0.0
-            found[shape] = scores(shape, None)
+            before, found[shape] = best() if found else None, scores(shape, None)
             worse = 0 if best() == shape else worse + 1
             tied = indistinct(found[shape], found[best()], weight)
             if is_late() or worse >= policy.mixture_patience or not tied:
+                break
+            is_large = not shrinkage and k > policy.cheap_components
+            if before and is_large and indistinct(found[before], found[shape], weight):
                 break
 
     grow(sizes, shrinkage)
@@ -227,7 +232,8 @@ class Search:
     `known` holds log-densities of candidates that were judged before, and ``report(name, mean)``
     is called after each other one and each mixture. `values` are mean held-out log-likelihoods,
     by name and number of rows. Candidates are first compared on `rough` rows, the last ones on
-    `fine` rows, and base measures are chosen by `most`.
+    `fine` rows, and base measures are chosen by `most`. The deadline moves so that a fit to
+    `n_all` rows, if these take as long as those of a candidate, is over before the `end`.
     """
 
     def __init__(
@@ -240,6 +246,8 @@ class Search:
         seed: int,
         labels: Tensor | None = None,
         deadline: float = math.inf,
+        end: float = math.inf,
+        n_all: int = 0,
         known: dict[str, Tensor] | None = None,
         report: Callable[[str, float], None] | None = None,
     ) -> None:
@@ -251,7 +259,9 @@ class Search:
         many = Z.shape[1] > policy.max_box_columns and labels is None  # all depends on the mixture
         self.most = max(policy.max_mixture_rows, self.fine) if many else self.fine
         self.values: dict[tuple[str, int], tuple[Choice, float]] = {}
+        self.end, self.n_all = end, n_all
         self.seconds: dict[int, float] = {}
+        self.ahead = 0.0
         self.was_late = False
         self.fits: dict[tuple[BaseSpec, int], BaseMeasure] = {}
 
@@ -328,13 +338,14 @@ class Search:
             return next(alike, best)
 
         def tried(shape: Shape, near: Shape | None) -> Tensor:
-            spec = spec_of(shape)
+            began, spec = time.monotonic(), spec_of(shape)
             other = None if near is None else replace(spec, shrinkage=near[1])
             starts = started(spec) if other is None else self.mixtures(other, len(rows))
             judged(spec, [iterated(spec, starts, policy.last_iterations)])
+            self.ahead = 2 * (time.monotonic() - began)  # the next one is twice as large
             return scores[spec]
 
-        late = partial(self.is_late, self.most)
+        late = partial(self.is_late, 0)
         far = int((self.Z.abs() > policy.far).any())  # one Gaussian would reach out to far rows
         sizes = [k for k in policy.mixture_sizes if k > far and n >= policy.component_rows * k]
         few = d <= policy.max_box_columns  # there features do what components cannot
@@ -414,7 +425,9 @@ class Search:
             self.judge(self._fitted(choice, number), choice, split)
             for number, split in enumerate(self.splits[rows])
         ]
-        self.seconds[rows] = time.monotonic() - started
+        spent = time.monotonic() - started
+        self.seconds[rows] = max(self.seconds.get(rows, 0.0), spent)
+        self.deadline = min(self.deadline, self.end - spent * self.n_all / self.n_rows(rows))
         return torch.cat(scores).clamp(min=-self.policy.worst)
 
     def n_rows(self, rows: int) -> int:
@@ -466,9 +479,13 @@ class Search:
         return best
 
     def is_late(self, rows: int) -> bool:
-        """Whether one more candidate, if it takes as long as the last, would end too late."""
-        longest = max(self.seconds.values(), default=0.0)
-        late = time.monotonic() + self.seconds.get(rows, longest) >= self.deadline
+        """Whether one more candidate, if it takes as long as the last, would end too late.
+
+        More rows come with more features; no rows are those of one more mixture.
+        """
+        known = (s * max(1.0, rows / n) ** 1.5 for n, s in self.seconds.items())
+        ahead = self.seconds.get(rows, max(known, default=self.ahead)) if rows else self.ahead
+        late = time.monotonic() + ahead >= self.deadline
         self.was_late = self.was_late or late
         return late
 

@@ -25,7 +25,6 @@ from qaffde.selection.columns import (
 )
 from qaffde.selection.plan import ModelSpec, Plan, background_weight
 from qaffde.selection.policy import DEFAULT_POLICY, SEARCHED_COVARIANCES, SelectionPolicy
-from qaffde.selection.report import search_context
 from qaffde.selection.search import Choice, Search, Split, Trial, fixed, wider
 from qaffde.selection.summary import (
     Names,
@@ -81,6 +80,11 @@ class Method(ABC):
     @abstractmethod
     def settled(self, chosen: Choice, search: Search, z: Summary, given: Tensor | None) -> Choice:
         """The candidate chosen, with measurement and rank, as it is for all rows."""
+
+    def alone(self, search: Search, mixture: Choice, rows: int) -> bool:
+        """Whether the mixture itself is the answer: no time is left to judge any features."""
+        is_open = self.spec.is_free and mixture.base.kind == "mixture"
+        return is_open and not self.spec.open_ended and search.is_late(rows)
 
     def width(self, choice: Choice) -> Tensor:
         """Bandwidth of the frequencies, of shape (d,)."""
@@ -205,14 +209,18 @@ class ClosedForm(Method):
         scale, offered = search.within, search.sized(bases)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
+        if self.spec.n_features == "auto" and d > policy.max_box_columns:
+            D = min(D, policy.rough_features)
         start = policy.closed_form_start * scale if h is None else h
+        if self.alone(search, without := Choice(offered[-1], start, bare=True), rows):
+            return without
         choices: list[Choice] = []
         for base in reversed(offered):
             choice = Choice(base, start, n_features=D)
             choice = search.climb(choice, moves, rows, policy.closed_form_gain, policy.max_steps)
             choices.insert(0, choice)
             more = replace(choice, n_features=self.n_features(base, n, d))
-            if more.n_features > D:
+            if base.kind == "box" and more.n_features > D:
                 behind = max(search.value(c, rows) for c in choices) - search.value(choice, rows)
                 if behind < policy.box_reach:
                     choices.insert(0, moves[0](more, -1) if moves else more)
@@ -224,7 +232,9 @@ class ClosedForm(Method):
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def most_features(self, base: BaseSpec, d: int) -> int:
-        """Number of features for many rows; a box takes more."""
+        """Number of features for many rows; a box takes more, and many columns do."""
+        if d > self.policy.max_box_columns:
+            return self.policy.max_features
         many = base.kind == "box" and d == 2
         return self.policy.many_features if many else super().most_features(base, d)
 
@@ -327,8 +337,11 @@ def select(
 
     def searched(frame: Frame, policy: SelectionPolicy = method.policy) -> Search:
         z = frame.summary
-        context = {} if run is None else search_context(run, policy, (spec, policy), z, seed)
+        rows, share = (z.rows, z.weight, z.labels), policy.search_share
+        told: dict[str, Any] = {"rows": rows, "parameters": (spec, policy), "seed": seed}
+        context = {} if run is None else run.search(share, **told)
         options: dict[str, Any] = {"policy": policy, "seed": seed, "labels": z.labels}
+        options["n_all"] = z.moments.n
         return Search(z.rows, z.weight, method.scores, **options, **context)
 
     frame = method.frame(summary, maps, names)
@@ -350,9 +363,12 @@ def select(
             maps = frame.maps
     z, scale = frame.summary, frame.scale
     if search.was_late:
+        tried, what = len(search.values), "the plan is the best of them"
+        if not tried:
+            what = "the plan has the first bandwidth, or is a mixture alone"
         warn(
-            f"time_limit has ended the search after {len(search.values)} candidates; the plan is "
-            "the best of them. Give more time, or a plan (plan=…)",
+            f"time_limit has ended the search after {tried} candidates; {what}. Give more time, "
+            "or a plan (plan=…)",
             ConvergenceWarning,
             stacklevel=2,
         )

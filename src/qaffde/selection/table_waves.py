@@ -133,7 +133,7 @@ class WaveSearch:
         space = whiten(features, self.base, waves.ridge / n, self.tolerance).to(self.device)
         phi, weight = space.values(train.x), train.weight / train.weight.mean()
         rank = space.resolve_rank(wave_rank(features.n_dims, policy))
-        state = space.start_from(phi, weight, rank)
+        state = space.start(train.x, weight, rank)
         for _ in range(policy.gap_rounds):
             weight = train.weight / train.weight.mean()
             state = approximate_state(space, state, phi, weight, policy.judge_iterations)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from qaffde.extras import import_extra
 from qaffde.streams.blocks import Array
 from qaffde.streams.table import DataError, made_names
 
@@ -16,8 +15,9 @@ def framed(X: Array, names: Sequence[str] | None) -> Any:
     """Rows with the names that an estimator keeps or expects."""
     if names is None:
         return X
-    pandas = import_extra("pandas", "data", "columns with names need")
-    return pandas.DataFrame(X, columns=list(names))
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=list(names))
 
 
 def framed_for(model: Any, X: Array) -> Any:

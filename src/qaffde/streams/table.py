@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-from qaffde.extras import import_extra, one_line
+from qaffde.extras import one_line
 
 
 class DataError(ValueError):
@@ -62,8 +63,8 @@ class Table:
 
 
 def import_pyarrow() -> Any:
-    """The package pyarrow, or an error that says how to install it."""
-    return import_extra("pyarrow", "data", "reading and writing data needs")
+    """The package pyarrow, loaded when it is first used."""
+    return import_module("pyarrow")
 
 
 def made_names(n: int) -> list[str]:

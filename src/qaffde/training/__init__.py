@@ -4,8 +4,8 @@ from qaffde.parameters import ComputeConfig
 from qaffde.training.adaptive import fit_adaptive_features
 from qaffde.training.checkpoint import Checkpoint, CheckpointError
 from qaffde.training.config import LoopConfig, TrainingConfig
+from qaffde.training.likelihood import negative_log_likelihood
 from qaffde.training.loop import TrainingDiverged, adam, train
-from qaffde.training.losses import negative_log_likelihood
 from qaffde.training.run import History, hold_out, print_progress
 from qaffde.training.tensor_train import TensorTrainConfig
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,23 +16,33 @@ from qaffde.training.run import History, Run, hold_out
 
 MAX_VALID = 20_000
 """Rows that are held out, at most."""
+BATCH, PASSES, MOST_STEPS = 512, 12, 40_000
+"""Rows of a step; passes over all rows that training takes at least, unless they are too many."""
 
 
 @dataclass(frozen=True)
 class ChainSizes:
-    """Sizes of a chain: those of :class:`MaskedNetwork`, and C, K and r of its densities."""
+    """Sizes of a chain.
+
+    They are those of :class:`MaskedNetwork`, C, K and r of its densities, and the cosines that it
+    sees of a line.
+    """
 
     width: int
     n_components: int
     n_functions: int
     rank: int
+    n_waves: int
     n_blocks: int = 2
     dropout: float = 0.0
 
     @classmethod
-    def for_rows(cls, n: int, *shape: int) -> "ChainSizes":
-        """Wider networks for more rows."""
-        return cls(16 * min(24, max(4, round(n**0.5 / 16))), *shape)
+    def for_rows(cls, n: int, **given: Any) -> "ChainSizes":
+        """Wider networks, and more cosines, for more rows; sizes that are given come first."""
+        width = 16 * min(16, max(4, round(n**0.5 / 16)))
+        n_waves = min(32, max(8, round(n ** (1 / 3) / 4)))
+        numbers = {name: size for name, size in given.items() if not isinstance(size, str)}
+        return cls(**{"width": width, "n_waves": n_waves} | numbers)
 
 
 def make_chain(
@@ -56,6 +67,7 @@ def make_chain(
             width=sizes.width,
             n_blocks=sizes.n_blocks,
             dropout=sizes.dropout,
+            n_waves=sizes.n_waves,
             places=places,
             optional=optional,
         )
@@ -71,6 +83,12 @@ def make_chain(
     return chain
 
 
+def usual_steps(n: int) -> int:
+    """Steps for n rows: a thousand, more for more rows, and some passes over all of them."""
+    passes = PASSES * n // BATCH
+    return min(MOST_STEPS, max(round(1000 * max(1.0, n / 1000) ** 0.3), passes))
+
+
 def fit_chain(
     chain: Chain,
     x: Tensor,
@@ -81,13 +99,13 @@ def fit_chain(
 ) -> History:
     """Train a chain in place on parts (n, q) with weights (n,).
 
-    The default are 1000 steps of Adam, and more by the root of thousands of rows.
+    By default Adam takes :func:`usual_steps`.
     """
-    usual = round(1000 * max(1.0, len(x) / 1000) ** 0.3)
-    config = training or TrainingConfig(max_steps=usual, learning_rate=2e-3, weight_decay=0.01)
+    steps = usual_steps(len(x))
+    config = training or TrainingConfig(max_steps=steps, learning_rate=2e-3, weight_decay=0.01)
     chosen, valid = hold_out(len(x), config.validation_fraction, generator, most=MAX_VALID)
     z, w = x[:, chain.places], (weight / weight.mean()).float()
-    loop = config.loop(min(512, max(32, len(chosen) // 16)), run.left)
+    loop = config.loop(min(BATCH, max(32, len(chosen) // 16)), run.left)
 
     def loss(module: nn.Module, z: Tensor, w: Tensor) -> Tensor:
         return -(w * chain.log_terms(z).sum(1)).mean()

@@ -16,9 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from qaffde._version import __version__
-from qaffde.extras import import_extra
-from qaffde.files.atomic import write_atomically
-from qaffde.files.format import FORMAT, pack, quoted, read_content, unpack
+from qaffde.files.format import FORMAT, pack, quoted, read_content, unpack, write_atomically
 from qaffde.files.values import Reader, Writer
 
 State = dict[str, Any]
@@ -49,7 +47,6 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], every_seconds: float = 30.0) -> None:
-        import_extra("safetensors", "files", "checkpoints need")
         self.path = Path(path)
         self._file = Path(os.path.realpath(path))  # a link stays when the file is removed
         self.every_seconds = every_seconds

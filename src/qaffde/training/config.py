@@ -75,7 +75,8 @@ class TrainingConfig:
     solver : {"lbfgs", "adam"}, default="lbfgs"
         For the convex problem of frozen features. Adam is the paper's, and slower.
     max_iter : int, default=10
-        Iterations of that solver; for "adam", epochs.
+        Iterations of that solver; for "adam", epochs. L-BFGS, where it begins with Algorithm 2
+        and rows are more than `start_rows`, sees only those in the first half of them.
     initialization : {"closed_form", "random"}, default="closed_form"
         Of the density matrix: by Algorithm 2, or at random.
     start_rows, polish_epochs : int, default=10_000, 5

@@ -25,9 +25,9 @@ from torch import Generator, Tensor, nn
 
 from qaffde import functional as QF
 from qaffde.nn import BaseMeasure, BornDensity, DensityMatrix, FourierFeatures, KernelMeasure
+from qaffde.training.closed_form import density_matrix, row_batches
 from qaffde.training.config import LoopConfig, TrainingConfig
 from qaffde.training.loop import MakeOptimizer, adam, eager, train
-from qaffde.training.losses import expectation, negative_log_likelihood, state_likelihood
 from qaffde.training.run import History, Run
 
 MAX_COORDINATES = 2**28
@@ -79,10 +79,10 @@ class Whitening:
     @torch.no_grad()
     def values(self, X: Tensor) -> Tensor:
         """Features φ (N, D) of rows (N, d), in float32: all the precision a likelihood needs."""
-        features = deepcopy(self.features).float()
-        phi = features.W.new_empty(len(X), features.n_features)
-        for x, values in zip(X.split(4096), phi.split(4096), strict=True):
-            values.copy_(features(x.to(phi)))
+        W, b, a = (part.float() for part in (self.features.W, self.features.b, self.features.a))
+        phi = W.new_empty(len(X), len(b))
+        for x, values in zip(X.split(BLOCK), phi.split(BLOCK), strict=True):
+            torch.addmm(b, x.to(phi), W.T, out=values).cos_().mul_(a)
         return phi
 
     def coordinates(self, X: Tensor) -> Tensor:
@@ -95,14 +95,14 @@ class Whitening:
 
     def start(self, X: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
         """The state of Algorithm 2 from some rows, read by the square-root measurement."""
-        return self.start_from(self.values(X), weight, rank)
-
-    def start_from(self, phi: Tensor, weight: Tensor, rank: int) -> DensityMatrix:
-        """The same from features."""
-        T = self.transform * self.level.sqrt()
-        rho = T.T @ ((phi * weight[:, None].to(phi)).T @ phi).to(T) @ T
+        features = self.features
+        if QF.Lattice.of(features.W) is None:  # whose moments are quick in double precision
+            features = deepcopy(features).float()
+        rows = row_batches(X.to(features.W), weight.to(features.W))
+        T = (self.transform * self.level.sqrt()).float()
+        rho = T.T @ density_matrix(features, rows).to(T) @ T
         lam, V = QF.leading_eigenpairs(rho / rho.trace(), rank, 1e-3)
-        return DensityMatrix((lam[:, None].sqrt() * V).to(phi))
+        return DensityMatrix(lam[:, None].sqrt() * V)
 
     @torch.no_grad()
     def log_square(self, state: DensityMatrix, phi: Tensor) -> Tensor:
@@ -180,6 +180,8 @@ def maximize_likelihood(
     Where the coordinates of all rows do not fit into memory, Adam goes on with all rows from the
     state of a part of them.
     """
+    if not space.features.W.any():  # constant features: all rows are alike
+        Z, weight = Z[:1], torch.ones_like(weight[:1])
     most, peers = MAX_COORDINATES // space.features.n_features, run.peers
     too_many = peers.any(len(Z) > most)
     part = torch.randperm(len(Z), generator=generator)[:most] if too_many else slice(None)
@@ -261,3 +263,67 @@ SOLVERS: dict[str, Solver] = {
     "lbfgs": Solver(lbfgs, _FULL, LBFGS_ITERATIONS),
     "adam": Solver(adam, {"batch_size": 2048, "learning_rate": 0.01, "eval_every": 100}, 0),
 }
+
+
+BLOCK = 1024
+"""Rows whose coordinates stay in the cache between the loss and its gradient."""
+
+
+def negative_log_likelihood(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
+    r"""Mean :math:`-w \log p(x)` over a batch, not divided by the weight of the batch.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A :class:`~qaffde.nn.Density`, or any module from rows to log-probabilities.
+    x, weight : Tensors of shapes (n, d), (n,)
+        Weights of mean one over all rows.
+
+    Examples
+    --------
+    >>> negative_log_likelihood(nn.Identity(), torch.tensor([-0.5, -1.5]), torch.ones(2))
+    tensor(1.)
+    """
+    return -(weight * module(x)).mean()
+
+
+def state_likelihood(state: Any, phi: Tensor, weight: Tensor) -> Tensor:
+    r"""Mean :math:`-w \log(\phi^\top \sigma \phi)` of a state at features of shape (N, D).
+
+    The :func:`negative_log_likelihood` of a state with a `factor` and a `log_trace`, without
+    gradients in the features. Rows are read once for the loss and its gradient.
+
+    Examples
+    --------
+    >>> from qaffde.nn import DensityMatrix
+    >>> state = DensityMatrix(torch.tensor([[2.0, 0.0]]))
+    >>> state_likelihood(state, torch.ones(3, 2), torch.ones(3)).item()
+    0.0
+    """
+    return weight.mean() * state.log_trace() - _Expectation.apply(state.factor, phi, weight)
+
+
+def expectation(A: Tensor, E: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean w log ‖Ae‖² and its gradient in A, in one pass over the rows of E."""
+    total, gradient = A.new_zeros((), dtype=torch.double), torch.zeros_like(A)
+    for e, w in zip(E.split(BLOCK), weight.split(BLOCK), strict=True):
+        Y = A @ e.T  # (r, n)
+        born = Y.square().sum(0)
+        total += w @ born.log()
+        gradient.addmm_(Y.mul_(w / born), e)
+    return total / len(E), gradient * (2 / len(E))
+
+
+class _Expectation(torch.autograd.Function):
+    """The expectation with its gradient, which is computed at once."""
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, E: Tensor, weight: Tensor) -> Tensor:
+        value, gradient = expectation(A, E, weight)
+        ctx.save_for_backward(gradient)
+        return value.to(A)
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return outer * gradient, None, None

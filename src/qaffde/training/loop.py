@@ -141,6 +141,10 @@ class _NotFiniteError(ArithmeticError):
     """A loss or gradient that is NaN or infinite."""
 
 
+class _LateError(Exception):
+    """A step of several evaluations has no time for its next one."""
+
+
 @dataclass(eq=False)
 class _Run:
     """State of one training, and the two moves that change it: a step and an evaluation."""
@@ -167,6 +171,8 @@ class _Run:
         self.is_noisy = self.config.batch_size is not None  # line searches need the same loss
         self.step, self.failures, self.stale = 0, 0, 0
         self.damping, self.best_loss = 1.0, math.inf
+        self.pace, self.pause = 0.0, 0.0  # seconds of the last gradient and the last evaluation
+        self.lowest: tuple[float, list[Tensor]] | None = None  # of all rows, in this step
         self.history = History()
         self.losses: list[float] = []
         self.best_state = _copied(self.module.state_dict())
@@ -220,7 +226,10 @@ class _Run:
     def advance(self) -> bool:
         """Take one step, and evaluate if it is time; whether an evaluation succeeded."""
         try:
-            self._take_step()
+            try:
+                self._take_step()
+            except _LateError:
+                self._take_lowest()
             is_last = self.step >= self.config.max_steps or self._is_late()
             if is_last or self.step % self.config.eval_every == 0:
                 self._evaluate()
@@ -244,9 +253,12 @@ class _Run:
         batch = self._batch()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        self.step += 1
+        self.step, self.lowest = self.step + 1, None
 
         def closure() -> Tensor:
+            if self.lowest is not None and self.peers.size == 1 and self._is_late():
+                raise _LateError
+            began = time.perf_counter()
             self.optimizer.zero_grad()
             value = self._loss(batch)
             value.backward()
@@ -256,9 +268,25 @@ class _Run:
             norm = nn.utils.clip_grad_norm_(self.parameters, self.config.clip_norm or math.inf)
             if not (value.isfinite() and norm.isfinite()):
                 raise _NotFiniteError
+            if self.config.batch_size is None:
+                self._note(float(value))
+            self.pace = time.perf_counter() - began
             return value
 
         self.losses.append(float(self.optimizer.step(closure)))  # type: ignore[arg-type]
+
+    def _note(self, value: float) -> None:
+        """Keep the parameters if their loss over all rows is the least of this step."""
+        if self.lowest is None or value < self.lowest[0]:
+            self.lowest = value, [parameter.detach().clone() for parameter in self.parameters]
+
+    @torch.no_grad()
+    def _take_lowest(self) -> None:
+        """End a step that is cut short with the best parameters that it has seen."""
+        assert self.lowest is not None
+        self.losses.append(self.lowest[0])
+        for parameter, value in zip(self.parameters, self.lowest[1], strict=True):
+            parameter.copy_(value)
 
     def _loss(self, batch: Rows) -> Tensor:
         """Loss of a batch; a module that drew nothing until the first evaluation never does."""
@@ -266,10 +294,18 @@ class _Run:
             return self.loss(self.module, *batch)
 
     def _is_late(self) -> bool:
+        """Whether one more gradient and evaluation, as long as the last, would end too late."""
         limit = self.config.time_limit
-        return limit is not None and self.peers.any(self.seconds >= limit)
+        if limit is None:
+            return self.peers.any(False)
+        pause = self.pause
+        if self.valid is not None and not self.history.steps:  # a loss is half of a gradient
+            size = self.config.batch_size or len(self.rows[0])
+            pause = 0.5 * self.pace * len(self.valid[0]) / size
+        return self.peers.any(self.seconds + self.pace + pause >= limit)
 
     def _evaluate(self) -> None:
+        began = time.perf_counter()
         train_loss = sum(self.losses) / len(self.losses)
         valid_loss = math.nan if self.valid is None else self._held_out(self.valid)
         self.losses, self.failures = [], 0
@@ -292,6 +328,7 @@ class _Run:
         elif self._is_late():
             self.history.stopped_by = "time_limit"
         self.good = self.state()
+        self.pause = time.perf_counter() - began
 
     @torch.no_grad()
     def _held_out(self, valid: Rows) -> float:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Generator, Tensor
 
-from qaffde.training.checkpoint import Checkpoint
+from qaffde.training.checkpoint import Checkpoint, fingerprint
 
 
 def hold_out(
@@ -56,26 +56,28 @@ class History:
     stopped_by: str = ""  # max_steps, patience or time_limit; empty while training goes on
 
 
-def print_progress(max_steps: int) -> Callable[[History], None]:
-    """Report that prints a line for each evaluation of a training of so many steps."""
-    return lambda history: print(progress_line(history, max_steps), flush=True)  # noqa: T201
+def print_progress(max_steps: int, limit: float | None = None) -> Callable[[History], None]:
+    """Report that prints a line for each evaluation of a training of so many steps, or seconds."""
+    return lambda history: print(progress_line(history, max_steps, limit), flush=True)  # noqa: T201
 
 
-def progress_line(history: History, max_steps: int) -> str:
-    """Text of the last evaluation.
+def progress_line(history: History, max_steps: int, limit: float | None = None) -> str:
+    """Text of the last evaluation, with the seconds so far and those that are left.
 
     Examples
     --------
     >>> print(progress_line(History([250], [1.31], [1.25], [1e-3], [2.5]), max_steps=1000))
-    step  250/1000  train 1.3100  valid 1.2500  learning rate 1.0e-03  2.5 s
+    step  250/1000  train 1.3100  valid 1.2500  learning rate 1.0e-03  2.5 s, 7.5 s left
     """
-    valid = history.valid_loss[-1]
+    valid, seconds = history.valid_loss[-1], history.seconds[-1]
+    left = seconds * (max_steps / history.steps[-1] - 1)
+    left = left if limit is None else min(left, max(limit - seconds, 0.0))
     parts = [
         f"step {history.steps[-1]:>{len(str(max_steps))}}/{max_steps}",
         f"train {history.train_loss[-1]:.4f}",
         "" if math.isnan(valid) else f"valid {valid:.4f}",
         f"learning rate {history.learning_rate[-1]:.1e}",
-        f"{history.seconds[-1]:.1f} s",
+        f"{seconds:.1f} s" + ("" if history.stopped_by else f", {left:.1f} s left"),
         f"recoveries {history.n_recoveries}" if history.n_recoveries else "",
         f"stopped by {history.stopped_by}" if history.stopped_by else "",
     ]
@@ -218,6 +220,22 @@ class Run:
         """Arguments of :func:`~qaffde.training.loop.train` for a stage of this fit."""
         return {
             "checkpoint": self.file(stage),
-            "report": print_progress(max_steps) if self.verbose else None,
+            "report": print_progress(max_steps, self.left) if self.verbose else None,
             "peers": self.peers,
         }
+
+    def search(self, share: float, **identity: Any) -> dict[str, Any]:
+        """Deadlines, checkpoint and report of a search within a share of the time."""
+        file, known = self.file("search"), {}
+        identity = {} if file is None else fingerprint(**identity)
+        if file is not None and (saved := file.load(identity)) is not None:
+            with file.restoring():
+                known = {str(name): scores.double() for name, scores in saved["known"].items()}
+
+        def report(name: str, value: float) -> None:
+            self.say(f"{name}: held-out log-likelihood {value:.5f}")
+            if file is not None:
+                file.save({"known": dict(known)}, identity)
+
+        ends = {"deadline": self.deadline(share), "end": self.deadline()}
+        return {**ends, "known": known, "report": report}

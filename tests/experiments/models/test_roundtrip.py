@@ -146,7 +146,7 @@ def killed(X, tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("qaffde.training.run.print_progress", lambda max_steps: report)
+        patch.setattr("qaffde.training.run.print_progress", lambda max_steps, limit: report)
         with pytest.raises(KeyboardInterrupt):
             from_flat(RoundTrip, **settings).fit(X)
     return settings

@@ -172,11 +172,11 @@ def test_a_density_behind_a_shear_is_a_change_of_variables_of_unit_volume():
     options |= {"training": TrainingConfig(max_iter=5), "random_state": 0}
     model = ShearedSGD(**options, transformation="shear").fit(X)
     assert model.transformation == "shear"
-    codes = model.density_.encoder(torch.as_tensor(X)).numpy()
+    codes = model.density_.transform(torch.as_tensor(X)).numpy()
     assert np.var(codes[:, 0]) < 0.9 * np.var(X[:, 0])
     plain = QAFFDESGD(**options).fit(codes)
     np.testing.assert_allclose(model.score_samples(X), plain.score_samples(codes))
-    expected = model.density_.encoder.inv(torch.as_tensor(plain.sample(20, random_state=0)))
+    expected = model.density_.transform.inv(torch.as_tensor(plain.sample(20, random_state=0)))
     np.testing.assert_allclose(model.sample(20, random_state=0), expected)
     same = ShearedSGD(**options).fit(X).score_samples(X)
     np.testing.assert_array_equal(same, QAFFDESGD(**options).fit(X).score_samples(X))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from qaffde.functional.measures import negative_half_squares
+from qaffde.functional.born import negative_half_squares
 
 
 class Law(ABC):

@@ -9,7 +9,9 @@ characteristic function of its law, to fix one moves phases. All other parts are
 else within a component, so every operation on them only changes the weights of the terms.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 
 import torch
 from torch import Generator, Tensor, nn
@@ -152,6 +154,50 @@ class FactoredMixture(PartsDensity):
                 log_joint = log_densities(terms, z[rows][:, have], log_factor[rows])
             log_p[rows] = log_joint.logsumexp(1)
         return log_p - self.mixture.log_mass
+
+    def log_prob_complete(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of rows (n, q) without gaps, by operations that do not see values."""
+        places, total = self._places(), 0 * self.log_weights - self.mixture.log_mass
+        for part, factor in self._others():
+            total = total + factor.log_values(x[:, part])
+        z, terms = x[:, [*places, *self.waves]], self._sum(range(len(places)), self.waves).terms
+        values = (t.log_density(z) if places else t.log_values_outside(z) for t in terms)
+        return reduce(torch.logaddexp, (v + total[..., k] for k, v in enumerate(values)))
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether the terms are Gaussians alone."""
+        terms = self.mixture.terms
+        has_waves = bool(self.waves) or any(term.form.W.any() for term in terms)
+        return not has_waves and all(isinstance(term.law, NormalLaw) for term in terms)
+
+    def log_prob_gaussian(self, x: Tensor) -> Tensor:
+        """Log-density (n,) of the known parts of x (n, q), by operations that do not see values.
+
+        The terms are Gaussians alone. A known line is eliminated from the mean and covariance of
+        the lines behind it, row by row: Schur complements, without a pattern of gaps.
+        """
+        terms, places = self.mixture.terms, self._places()
+        total = torch.stack([t.log_mass for t in terms]) - self.mixture.log_mass
+        for part, factor in self._others():
+            gap = x[:, part].isnan()
+            log_values = factor.log_values(torch.where(gap, 0.0, x[:, part]))
+            total = total + torch.where(gap[:, None], 0.0, log_values)
+        if not places:
+            return total.logsumexp(1)
+        z = x[:, places][:, None]  # (n, 1, c)
+        r = z - torch.stack([t.offset for t in terms])
+        S = torch.stack([t.scale @ t.scale.mT for t in terms])[None]  # (n, K, c, c)
+        for j in range(len(places)):
+            gap, column, own = z[..., j].isnan(), S[..., j], r[..., j]
+            variance = column[..., j]
+            square = own * own / variance + (2 * math.pi * variance).log()
+            total = total + torch.where(gap, 0.0, -0.5 * square)
+            slope = column / variance[:, :, None]
+            r = torch.where(gap[:, :, None], r, r - own[:, :, None] * slope)
+            less = slope[:, :, :, None] * column[:, :, :, None].mT
+            S = torch.where(gap[:, :, None, None], S, S - less)
+        return total.logsumexp(1)
 
     def _places(self) -> list[int]:
         return [k for k, part in enumerate(self.parts) if part.is_line]

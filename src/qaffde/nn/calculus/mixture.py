@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from qaffde import functional as QF
 from qaffde.nn.base import Density
-from qaffde.nn.calculus import integrals, moments, sampling
+from qaffde.nn.calculus import integrals, sampling
 from qaffde.nn.calculus.base_laws import Law, NormalLaw, UniformLaw
 from qaffde.nn.calculus.polynomial import SquaredCoefficients, TrigonometricForm
 from qaffde.nn.calculus.terms import Shortcut, Term
@@ -229,7 +229,7 @@ class BornMixture(Density):
         mean = torch.zeros(len(x), self.n_dims - x.shape[1], dtype=torch.float64)
         for k in share.any(0).nonzero()[:, 0].tolist():
             rows = share[:, k] > 0
-            part = moments.term_mean(self.terms[k], x[rows], mean_q[rows, k])
+            part = integrals.term_mean(self.terms[k], x[rows], mean_q[rows, k])
             mean[rows] += share[rows, k, None] * part
         return mean
 
@@ -271,7 +271,7 @@ class BornMixture(Density):
     def covariance(self) -> Tensor:
         """Covariance of shape (d, d), in closed form."""
         origin = self.mean()
-        parts = [moments.term_second_moment(term, origin) for term in self.terms]
+        parts = [integrals.term_second_moment(term, origin) for term in self.terms]
         return torch.einsum("k,kst->st", self.weights, torch.stack(parts))
 
     @cached_property

@@ -117,6 +117,10 @@ class Term:
         u = self.whiten(x)
         return self.log_prefactor(u) + self.form.coefficients(self.form.phases(u)).log()
 
+    def log_values_outside(self, x: Tensor) -> Tensor:
+        """Logarithm (n,) of a term of no columns at values (n, k) from outside."""
+        return self.log_coefficient + self.form.coefficients(self.form.phases(x)).log()
+
     def values(self, u: Tensor) -> Tensor:
         """Values (n,) of q at u of shape (n, d)."""
         if (
