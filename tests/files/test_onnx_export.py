@@ -26,7 +26,7 @@ WRITTEN = [
     "tensor train",
     "marginal of train",
 ]
-WITHOUT = MODELS.keys() - {*WRITTEN, "configs", "table"}
+WITHOUT = MODELS.keys() - {*WRITTEN, "configs", "table", "waves of a table"}
 """The configurations score in single precision; of tables there is ``test_onnx_tables.py``."""
 
 
