@@ -29,11 +29,14 @@ def saved(model, path):
     return qaffde.load(path)
 
 
-def own(item):
-    """Attributes but those that are computed on first use, which depends on earlier tests."""
-    kind = type(item)
-    lazy = (name for name in dir(kind) if isinstance(getattr(kind, name, None), cached_property))
-    return {name: vars(item)[name] for name in vars(item).keys() - {*lazy}}
+def held(value):
+    """Attributes but those that are computed from others when they are first asked for."""
+    kind = type(value)
+    return {
+        k: v
+        for k, v in vars(value).items()
+        if not isinstance(getattr(kind, k, None), cached_property)
+    }
 
 
 def assert_same(first, second):
@@ -58,7 +61,7 @@ def assert_same(first, second):
     elif isinstance(first, np.random.RandomState):
         assert_same(first.get_state(), second.get_state())
     elif hasattr(first, "__dict__"):
-        assert_same(own(first), own(second))
+        assert_same(held(first), held(second))
     else:
         assert first == second or (first != first and second != second)
 
