@@ -96,7 +96,7 @@ def estimator(
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(specs.keys() - {*later})
+            f.require_all(name for name in specs if name not in later)
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
