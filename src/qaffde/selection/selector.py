@@ -209,8 +209,6 @@ class ClosedForm(Method):
         scale, offered = search.within, search.sized(bases)
         moves = [wider(policy.rough_step)] if h is None else []
         D = self.n_features(BaseSpec("mixture"), n, d)
-        if self.spec.n_features == "auto" and d > policy.max_box_columns:
-            D = min(D, policy.rough_features)
         start = policy.closed_form_start * scale if h is None else h
         if self.alone(search, without := Choice(offered[-1], start, bare=True), rows):
             return without
@@ -220,7 +218,7 @@ class ClosedForm(Method):
             choice = search.climb(choice, moves, rows, policy.closed_form_gain, policy.max_steps)
             choices.insert(0, choice)
             more = replace(choice, n_features=self.n_features(base, n, d))
-            if base.kind == "box" and more.n_features > D:
+            if more.n_features > D:
                 behind = max(search.value(c, rows) for c in choices) - search.value(choice, rows)
                 if behind < policy.box_reach:
                     choices.insert(0, moves[0](more, -1) if moves else more)
@@ -232,9 +230,7 @@ class ClosedForm(Method):
         return search.simplest([Choice(offered[-1], widest, n_features=D), best], rows)
 
     def most_features(self, base: BaseSpec, d: int) -> int:
-        """Number of features for many rows; a box takes more, and many columns do."""
-        if d > self.policy.max_box_columns:
-            return self.policy.max_features
+        """Number of features for many rows; a box takes more."""
         many = base.kind == "box" and d == 2
         return self.policy.many_features if many else super().most_features(base, d)
 
