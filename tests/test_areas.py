@@ -1,5 +1,6 @@
 """Every picture of a density has area one, counting what it says to lie beyond its axes."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,8 +11,6 @@ from qaffde.explore.requests import State
 from qaffde.plot import KINDS, DensityDisplay
 from qaffde.plot.cells import Scale, cell_density, cell_size
 from tests import narrow_models
-
-plt = pytest.importorskip("matplotlib.pyplot", reason="pictures need the extra 'plot'")
 
 STATES = {
     "curve": State((0,), {}, samples=2000),
@@ -83,6 +82,7 @@ CHOICES = {
     "curve": {"columns": [0]},
     "contours": {},
     "pairs": {},
+    "ridges": {},
     "slices": {"columns": [0], "given": {1: GIVEN}},
 }
 

@@ -12,8 +12,6 @@ import pytest
 
 import qaffde
 
-pytest.importorskip("matplotlib")
-
 PICTURES = Path(__file__).parents[1] / "examples/pictures"
 PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"

@@ -14,7 +14,6 @@ import pytest
 faults = pytest.importorskip(
     "benchmarks.faults.__main__", reason="lives in the repository, not in the package"
 )
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from benchmarks import soak  # noqa: E402
 from benchmarks.faults import attempts, tables  # noqa: E402

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 arrays = pytest.importorskip(
     "benchmarks.faults.arrays", reason="lives in the repository, not in the package"
 )
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from qaffde import QAFFDE  # noqa: E402
 from qaffde.nn import BornMixture  # noqa: E402

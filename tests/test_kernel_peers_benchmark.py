@@ -11,7 +11,6 @@ import pytest
 kernel_peers = pytest.importorskip(
     "benchmarks.kernel_peers", reason="lives in the repository, not in the package"
 )
-pytest.importorskip("safetensors", reason="needs the extra 'files'")
 from benchmarks import peer_data, peer_methods, peer_report, peer_worker  # noqa: E402
 from tests.dying import send_and_die  # noqa: E402
 

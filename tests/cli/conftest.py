@@ -8,7 +8,6 @@ import pytest
 
 pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
 pytest.importorskip("pyarrow", reason="reading data needs the extra 'data'")
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from typer.testing import CliRunner
 

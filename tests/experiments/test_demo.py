@@ -7,7 +7,6 @@ import pytest
 
 from qaffde import TrainingConfig, baselines
 
-pytest.importorskip("matplotlib")
 pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
 
 from typer.testing import CliRunner

@@ -10,7 +10,6 @@ import urllib.request
 import pytest
 
 pytest.importorskip("typer", reason="the command line needs the extra 'cli'")
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
 
 from typer.testing import CliRunner
 

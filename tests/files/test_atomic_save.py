@@ -14,8 +14,6 @@ from qaffde import QAFFDE, Real
 from qaffde.files.format import replacing
 from qaffde.files.model import loads
 
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
-
 
 class Killed(BaseException):
     """Stands for a process that ends at once."""

@@ -8,6 +8,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import safetensors.numpy as safetensors
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,15 +17,12 @@ import qaffde
 from benchmarks.faults import files as damaged_files
 from benchmarks.faults.__main__ import USED
 from qaffde import QAFFDE, FileError
+from qaffde.files.fields import Fields
+from qaffde.files.format import MAX_HEADER_BYTES, _digest, _split, pack, unpack
+from qaffde.files.model import dumps, loads
+from qaffde.files.values import MAX_USE, RECIPES
+from qaffde.nn import FourierFeatures, GaussianMeasure
 from tests.file_models import MODELS, fitted
-
-safetensors = pytest.importorskip("safetensors.numpy", reason="files need the extra 'files'")
-
-from qaffde.files.fields import Fields  # noqa: E402
-from qaffde.files.format import MAX_HEADER_BYTES, _digest, _split, pack, unpack  # noqa: E402
-from qaffde.files.model import dumps, loads  # noqa: E402
-from qaffde.files.values import MAX_USE, RECIPES  # noqa: E402
-from qaffde.nn import FourierFeatures, GaussianMeasure  # noqa: E402
 
 N_INPUTS = int(os.environ.get("QAFFDE_FUZZ_INPUTS", "400"))
 

@@ -23,8 +23,6 @@ from qaffde.files.model import loads
 from tests.file_models import FRAME, X
 from tools.convert_model import convert
 
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
-
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
 FILES = sorted(DATA.glob("v*/*.safetensors"))

@@ -17,8 +17,6 @@ from qaffde.nn import BornDensity, FourierFeatures, GaussianMeasure, find_born
 from qaffde.training import History
 from tests.file_models import BRIEF, CLOSED, FRAME, MODELS, X, answers, fitted
 
-pytest.importorskip("safetensors", reason="model files need the extra 'files'")
-
 
 @pytest.fixture
 def path(tmp_path):

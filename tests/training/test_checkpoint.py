@@ -16,8 +16,6 @@ from qaffde.files.format import FORMAT, pack
 from qaffde.training import Checkpoint, CheckpointError, LoopConfig, TrainingDiverged, train
 from qaffde.training.checkpoint import fingerprint
 
-pytest.importorskip("safetensors", reason="checkpoints need the extra 'files'")
-
 X = torch.randn(90, 2, generator=torch.Generator().manual_seed(1))
 ROWS, VALID = (X[:70], X[:70].sum(1)), (X[70:], X[70:].sum(1))
 SETTINGS = {"max_steps": 90, "batch_size": 16, "learning_rate": 0.05, "eval_every": 10}

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Generator, Tensor
 
@@ -93,6 +92,8 @@ class KernelMixture(FileMixin, DensityEstimator):
         """Shares (K,), means (K, d) and variances along each axis (K,) of groups of rows."""
         if len(z) <= self.n_kernels:
             return share, z, torch.zeros(len(z), dtype=z.dtype)
+        from sklearn.cluster import KMeans
+
         generator = generator_from(self.random_state)
         some = torch.randperm(len(z), generator=generator)[: 20 * self.n_kernels]
         seed = generator.initial_seed() % 2**32

@@ -13,7 +13,7 @@ except ImportError as error:
     raise ImportError(f"{error}; install PyOD for its interface: pip install pyod") from None
 
 
-class PyODDetector(BaseDetector):  # type: ignore[misc]
+class PyODDetector(BaseDetector):
     """:class:`qaffde.QAFFDEOutlierDetector` as a detector of PyOD: high scores are outliers.
 
     Parameters

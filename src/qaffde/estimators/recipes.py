@@ -96,7 +96,7 @@ def estimator(
     def make(f: Fields) -> BaseEstimator:
         model = kind(**f.pop("parameters"))
         if f:
-            f.require_all(specs.keys() - {*later})
+            f.require_all(name for name in specs if name not in later)
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -139,7 +139,7 @@ def _is_fitted(f: Fields, name: str, models: Any) -> None:
         f.require(fitted(model), name, "is not fitted")
 
 
-def _restore_detector(model: QAFFDEOutlierDetector, f: Fields) -> None:
+def _restore_detector(model: Any, f: Fields) -> None:
     models, units = f["estimator_"], f.setdefault("units_", None)
     size = None if units is None else len(units)
     fits = size == (len(models) if isinstance(models, list) else None)

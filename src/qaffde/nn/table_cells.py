@@ -79,8 +79,8 @@ def side_of(density: TableDensity, edges: Tensor, *, draft: bool = False) -> Sid
     points = torch.where(points == value, points + step / 4, points)
     if isinstance(column, AtomColumn):
         points, mass = torch.cat([points, at.new_tensor([value])]), torch.cat([mass, at])
-    low, high = float(edges[0]), float(edges[-1])
-    return Side(points, mass, (points >= low) & (points <= high), (low, high))
+    ends = float(edges[0]), float(edges[-1])
+    return Side(points, mass, (points >= ends[0]) & (points <= ends[1]), ends)
 
 
 def plane_of(density: TableDensity, first: Side, second: Side) -> Tensor:

@@ -228,7 +228,7 @@ class Slices:
         within[1:-1, 1:-1] = True
         for n in nodes:
             cells = self.masses(given, ends, len(sides[0]) - 2, [n], check=check)
-            mass = with_sides(cells.mass, *sides, within, inside)
+            mass = with_sides(cells.mass, sides[0], sides[1], within, inside)
             before, after = (m[within] / m[within].sum() for m in (cells.mass, mass))
             if float((after - before).abs().sum()) < SHORT:
                 break
