@@ -53,7 +53,7 @@ def _pyod(module: str, name: str) -> Callable[[int], Any]:
 
 
 def _ours(seed: int) -> Any:
-    from qaffde.estimators.pyod import PyODDetector
+    from qaffde.pyod import PyODDetector
 
     return PyODDetector(random_state=seed)
 

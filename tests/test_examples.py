@@ -17,6 +17,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 N_ROWS = "300"
 NOT_API = {
     "qaffde.boxes",
+    "qaffde.pyod",
     "qaffde.cli",
     "qaffde.explore",
     "qaffde.extras",

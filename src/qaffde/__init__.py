@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from qaffde._version import __version__
 
 if TYPE_CHECKING:
+    from qaffde.choice import fit
     from qaffde.estimators import (
         QAFFDE,
         QAFFDESGD,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         QAFFDERegressor,
         QAFFDETensorTrain,
         compare,
-        fit,
     )
     from qaffde.files import FileError, load, save
     from qaffde.kinds import Atom, Category, Integer, Periodic, Real
@@ -60,7 +60,7 @@ __all__ = [
     "solve",
     "summarize",
 ]
-_HOMES = ("kinds", "estimators", "files", "selection", "training", "plot")
+_HOMES = ("kinds", "estimators", "choice", "files", "selection", "training", "plot")
 
 
 def __getattr__(name: str) -> Any:

@@ -242,9 +242,9 @@ def test_scores_are_summed_up(qaffde, model, frame, write, tmp_path):
     assert found["impossible"] == 0
 
 
-def test_anomalies_of_a_detector(qaffde, frame, write, tmp_path):
-    base = QAFFDE(16, 0.8, base_measure="gaussian")
-    detector = QAFFDEOutlierDetector(base, random_state=0).fit(frame)
+@pytest.mark.parametrize("density", [QAFFDE(16, 0.8, base_measure="gaussian"), None])
+def test_anomalies_of_a_detector(qaffde, frame, write, tmp_path, density):
+    detector = QAFFDEOutlierDetector(density, random_state=0).fit(frame)
     detector.save(tmp_path / "detector")
     data = write(frame, tmp_path / "data.csv")
     found = qaffde("anomalies", tmp_path / "detector", data, "--json").json

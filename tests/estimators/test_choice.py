@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import qaffde
-from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain, SelectionPolicy
-from qaffde.estimators import choice
+from qaffde import QAFFDE, QAFFDESGD, QAFFDETensorTrain, SelectionPolicy, choice
 from qaffde.streams import chunks
 
 

@@ -132,7 +132,7 @@ def test_an_empty_list_of_estimators_is_refused():
 
 def test_it_is_a_detector_of_pyod():
     pytest.importorskip("pyod.models.base", reason="PyOD is not installed")
-    from qaffde.estimators.pyod import PyODDetector
+    from qaffde.pyod import PyODDetector
 
     model = PyODDetector(contamination=0.1, random_state=0).fit(X)
     detector = QAFFDEOutlierDetector(random_state=0).fit(X)

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -139,11 +138,3 @@ def test_a_directory_is_not_a_file(name, tmp_path, monkeypatch):
     with pytest.raises(IsADirectoryError, match="is a directory; name a file in it"):
         QAFFDE().save(name)
     assert [item.name for item in tmp_path.iterdir()] == ["folder"]
-
-
-def test_safetensors_may_be_missing(path, monkeypatch):
-    for name in ("safetensors", "safetensors.numpy"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for use in (lambda: qaffde.load(path), lambda: QAFFDE().save(path)):
-        with pytest.raises(ImportError, match=r"run: pip install 'qaffde\[files\]'"):
-            use()

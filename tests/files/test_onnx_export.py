@@ -25,6 +25,7 @@ WRITTEN = [
     "QAFFDE kernel",
     "tensor train",
     "marginal of train",
+    "waves of a table",
 ]
 WITHOUT = MODELS.keys() - {*WRITTEN, "configs", "table"}
 """The configurations score in single precision; of tables there is ``test_onnx_tables.py``."""

@@ -164,7 +164,8 @@ class Reasons:
     """
 
     def __init__(self, model: Any, seed: int) -> None:
-        self.model, self.seed = getattr(model, "estimator_", model), seed
+        inner = getattr(model, "estimator_", model)
+        self.model, self.seed = model if isinstance(inner, list) else inner, seed
         self.columns = column_names(model)
 
     @cached_property

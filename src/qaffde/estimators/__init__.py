@@ -2,7 +2,6 @@
 
 from qaffde.estimators.autoregressive import QAFFDEAutoregressive
 from qaffde.estimators.calculus import BornEstimator, DerivedDensity
-from qaffde.estimators.choice import Comparison, fit
 from qaffde.estimators.classifier import QAFFDEClassifier
 from qaffde.estimators.drift import QAFFDEDriftDetector
 from qaffde.estimators.fourier import FourierFeatures
@@ -20,7 +19,6 @@ __all__ = [
     "QAFFDE",
     "QAFFDESGD",
     "BornEstimator",
-    "Comparison",
     "DensityComparison",
     "DerivedDensity",
     "FourierFeatures",
@@ -32,5 +30,4 @@ __all__ = [
     "QAFFDERegressor",
     "QAFFDETensorTrain",
     "compare",
-    "fit",
 ]

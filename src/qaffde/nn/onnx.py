@@ -14,19 +14,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from qaffde.extras import import_extra
-from qaffde.files.format import FileError
-from qaffde.nn import (
-    AtomColumn,
-    BornMixture,
-    Density,
-    FactoredMixture,
-    PartsDensity,
-    TableDensity,
-    TensorTrain,
-    expand,
-)
-from qaffde.nn.columns import encode_each
-from qaffde.nn.tensor_train import OUT
+from qaffde.nn import BornMixture, Density, TableDensity
+from qaffde.nn.table_onnx import of_table, refusal
 
 N_ROWS = 2**20
 """Number of rows that stands for any number while recording."""
@@ -46,56 +35,11 @@ def log_density_of(density: Density) -> Callable[[Any], Any]:
         terms, log_mass = density.terms, density.log_mass
         return lambda x: reduce(torch.logaddexp, [t.log_density(x) for t in terms]) - log_mass
     if isinstance(density, TableDensity):
-        return _of_table(density)
+        return of_table(density)
     formula = density.formula(shortcuts=False)
     if formula.is_closed:
         return formula
-    raise _refusal(density)
-
-
-def _of_table(density: TableDensity) -> Callable[[Any], Any]:
-    """Log-density of a table; of rows with gaps it is NaN, unless Gaussians integrate them out."""
-    whole = expand(density).density
-    if isinstance(whole, FactoredMixture) and whole.is_gaussian:
-        return lambda x: _with_slope(density, whole.log_prob_gaussian, x)
-    complete = _of_parts(density, whole)
-
-    def known(parts: Any) -> Any:
-        gap = parts.isnan()
-        return torch.where((~gap).all(-1), complete(torch.where(gap, 0.0, parts)), torch.nan)
-
-    return lambda x: _with_slope(density, known, x)
-
-
-def _with_slope(density: TableDensity, log_prob: Callable[[Any], Any], x: Any) -> Any:
-    parts, log_slope = encode_each(density.each(), x)
-    return log_prob(parts) + log_slope
-
-
-def _of_parts(density: TableDensity, whole: PartsDensity) -> Callable[[Any], Any]:
-    """Log-density of the parts of columns where none is missing."""
-    if not isinstance(whole, FactoredMixture | TensorTrain):
-        raise _refusal(whole)
-    is_train = isinstance(whole, TensorTrain)
-    if any(isinstance(column, AtomColumn) for column in density.columns):
-        raise FileError(
-            f"{'trains' if is_train else 'waves'} over a column with an atom have no ONNX form; "
-            "keep the model with save, or fit it with QAFFDE, whose mixture of a table has one"
-        )
-    if isinstance(whole, TensorTrain) and OUT in whole.places:
-        raise FileError(
-            "a train of which columns are integrated out has no ONNX form; keep it with save"
-        )
-    if density.density is whole or not any(part.is_line for part in whole.parts):
-        return whole.log_prob_complete
-    return density.density.formula(shortcuts=False)  # one polynomial for all components
-
-
-def _refusal(density: Density) -> FileError:
-    return FileError(
-        f"{type(density).__name__} has no ONNX form; QAFFDE, QAFFDESGD and QAFFDETensorTrain have "
-        "one (chains, encoders and baselines have none); keep the model with save"
-    )
+    raise refusal(density)
 
 
 class Graph:
@@ -268,11 +212,6 @@ def _searchsorted(g: Graph, meta: Tensor, edges: Tensor, x: str, *, right: bool)
     reached = g("GreaterOrEqual", g("Unsqueeze", x, g.whole([-1])), edges[..., None, :])
     whole = g("Cast", reached, to=g.onnx.TensorProto.INT64)
     return _reduced("ReduceSum")(g, meta, whole, -1)
-
-
-def _swapped(d: int) -> list[int]:
-    """Axes with the last two in the other order."""
-    return [*range(d - 2), d - 1, d - 2]
 
 
 NODES: dict[str, Node] = {

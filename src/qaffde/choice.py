@@ -29,6 +29,8 @@ from qaffde.streams import Chunks, as_chunks
 from qaffde.training.closed_form import effective_count
 from qaffde.training.run import Run
 
+__all__ = ["fit"]
+
 KINDS: tuple[Any, ...] = (QAFFDE, QAFFDESGD, QAFFDETensorTrain)
 """Candidates, the simplest first."""
 
