@@ -47,6 +47,7 @@ def of_shape(model: Any, X: Any, Y: Any) -> Iterator[Question]:
     yield "hessian", lambda: finite(model.hessian(X[:3]))
     yield "hessian of other rows", lambda: finite(model.hessian(Y[:3]))
     yield "modes", lambda: finite(model.modes(n_samples=5, random_state=0).points)
+    yield "ridges", lambda: finite(model.ridges(n_samples=5, random_state=0))
 
 
 def _check(fine: Any, values: Any) -> None:

@@ -135,7 +135,7 @@ def test_compressed_tables_stream_by_what_they_hold(qaffde, frame, tmp_path, mon
 def test_small_files_of_many_rows_stream(qaffde, frame, tmp_path):
     """Rows that take 36 MB, in a hundredth of that: a fit in memory took ten times as much."""
     data, lines = tmp_path / "data.csv.gz", frame.round(1).to_csv(index=False, header=False)
-    n = 1_100_000 // len(frame)
+    n = 1_500_000 // len(frame)
     data.write_bytes(gzip.compress(f"{','.join(frame)}\n{lines * n}".encode()))
     done = qaffde("fit", data, "-o", tmp_path / "m", *GIVEN, "--column", "real:-8:8", "--json")
     assert done.code == 0, done.err

@@ -1,5 +1,6 @@
 """Mixtures by expectation–maximization, and averages of them."""
 
+import time
 import warnings
 
 import numpy as np
@@ -11,8 +12,9 @@ from sklearn.mixture import GaussianMixture
 from torch.distributions import MultivariateNormal
 
 from experiments.targets import random_gmm
-from qaffde import SelectionPolicy
+from qaffde import QAFFDE, SelectionPolicy
 from qaffde.nn import GaussianMeasure
+from qaffde.selection import base_measure
 from qaffde.selection.base_measure import (
     BaseSpec,
     Monomials,
@@ -314,3 +316,26 @@ def test_shrunk_covariances_are_those_of_the_formula(data, shrinkage):
         states.append(GaussianMeasure(share.sum(1) / len(data), means, covariances))
     torch.testing.assert_close(found.covariances, states[-1].covariances, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(found.means, states[-1].means, rtol=1e-6, atol=1e-8)
+
+
+def test_products_of_wide_tables_are_made_block_by_block(mixture, rows, monkeypatch):
+    kept = Monomials(rows)
+    labels = torch.arange(len(rows)) % 2
+    monkeypatch.setattr(base_measure, "MAX_KEPT", 7 * kept.n_values)
+    anew = Monomials(rows)
+    assert (kept.kept is None, anew.kept is None) == (False, True)
+    assert torch.allclose(anew.log_density(mixture), kept.log_density(mixture))
+    for found, expected in zip(anew.expectation(mixture), kept.expectation(mixture), strict=True):
+        assert torch.allclose(torch.as_tensor(found), torch.as_tensor(expected))
+    assert torch.allclose(anew.sums_of_labels(labels, 2), kept.sums_of_labels(labels, 2))
+
+
+@pytest.mark.parametrize(
+    ("d", "given"), [(1300, {}), (9000, {"bandwidth": 1.0, "base_measure": "gaussian"})]
+)
+def test_columns_too_many_for_memory_are_refused_early(d, given):
+    """15,000 columns took 13 GB before the fit was stopped."""
+    start = time.process_time()
+    with pytest.raises(ValueError, match=rf"{d:,} columns would take about \d GB of memory"):
+        QAFFDE(random_state=0, **given).fit(np.random.default_rng(0).normal(size=(5, d)))
+    assert time.process_time() - start < 10

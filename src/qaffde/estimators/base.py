@@ -167,7 +167,6 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
 
 
 @guard
-@guard
 class FileMixin:
     """Estimator that one file can hold, as :mod:`qaffde.files` writes and reads it.
 
@@ -219,6 +218,7 @@ class FileMixin:
         vars(self).update(state)
 
 
+@guard
 class DensityEstimator(DensityMixin, BaseEstimator, ABC):
     """Density estimator whose ``fit`` sets ``density_``, a torch density in the data's units."""
 
