@@ -436,6 +436,7 @@ FORGED = {
     ),
     "device": ("configs", field("ComputeConfig", "device", "moon"), "device='moon' cannot be"),
     "dtype of a frame": ("table", field("Column", "dtype", "eval"), "a dtype that no frame has"),
+    "names of other columns": ("table", field("Column", "name", "other"), "has other columns"),
     "precision": ("configs", field("ComputeConfig", "dtype", "eval"), "dtype='eval' is not known"),
     "rows at once": ("configs", field("ComputeConfig", "batch_size", -1), "batch_size=-1 must"),
     "solver": ("QAFFDESGD box", field("TrainingConfig", "solver", "rm"), "solver='rm' is not"),

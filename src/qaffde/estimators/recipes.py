@@ -97,6 +97,7 @@ def estimator(
         model = kind(**f.pop("parameters"))
         if f:
             f.require_all(name for name in specs if name not in later)
+            _check_names(f, f["feature_names_in_"], f.get("schema_"))
             if f["feature_names_in_"] is None:
                 del f["feature_names_in_"]
             vars(model).update({name: f.pop(name) for name in COLUMNS if name in f})
@@ -105,6 +106,12 @@ def estimator(
 
     how: Any = {"make": make, "take": take, "required": ("parameters",)}
     return Recipe(kind, **how, parameters=_parameters(kind), **specs)
+
+
+def _check_names(f: Fields, names: Any, schema: Schema | None) -> None:
+    """Complain about names of columns that are not those of the schema."""
+    if names is not None and schema is not None:
+        f.require(list(names) == schema.names, "schema", "has other columns")
 
 
 @parametrized
@@ -332,6 +339,7 @@ ESTIMATORS = {
     ),
     "DerivedDensity": Recipe(
         DerivedDensity,
+        lambda f: _check_names(f, f["feature_names"], f["schema"]),
         density=(nn.BornMixture | nn.TableDensity, "d"),
         required=("density", "feature_names", "schema"),
         feature_names=_names,
