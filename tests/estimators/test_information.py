@@ -174,3 +174,11 @@ def test_names_must_agree():
     with pytest.raises(ValueError, match="one order"):
         a.l2_distance(b)
     assert a.l2_distance(b.marginal(["a", "b"])) < 0.01
+
+
+def test_waves_that_overflow_are_refused():
+    X = 1e3 * np.random.default_rng(0).normal(size=(200, 2))
+    model = QAFFDE(50, bandwidth=300.0, base_measure="gaussian", random_state=0).fit(X)
+    assert np.isfinite(model.characteristic_function([[1e3, 1e3]])).all()
+    with pytest.raises(ValueError, match=r"t·x overflows in float64; take a smaller one"):
+        model.characteristic_function([[1e308, 1e308]])

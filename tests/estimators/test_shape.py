@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.modes import true_modes
 from experiments.targets import get_target
-from qaffde import QAFFDE, QAFFDESGD, Category
+from qaffde import QAFFDE, QAFFDESGD, Category, nn
 from qaffde.nn import expand, shape
 from tests.calculus_models import KINDS, random_density
 from tests.mapped_models import random_mapped
@@ -128,3 +128,16 @@ def test_the_ridge_of_a_ring_is_its_circle():
 def test_one_column_and_categories_have_no_ridges(two):
     with pytest.raises(ValueError, match="one column has no ridges"):
         two.marginal([0]).ridges()
+
+
+def test_a_density_that_is_even_has_derivatives_of_zero():
+    class Even(nn.Density):
+        def log_prob(self, x):
+            return torch.zeros(len(x), dtype=x.dtype)
+
+    x = torch.rand(5, 2, dtype=torch.float64)
+    log_p, slope, curvature = shape.derivatives(Even(), x)
+    assert not log_p.any()
+    assert not slope.any()
+    assert curvature.shape == (5, 2, 2)
+    assert not curvature.any()

@@ -128,7 +128,13 @@ class InformationMixin(_Base):
                 "columns have maps or kinds: their characteristic function is not closed; take "
                 "expectation of a cosine and a sine"
             )
-        return comparison.characteristic(density, torch.tensor(np.atleast_2d(t)).double()).numpy()
+        found = comparison.characteristic(density, torch.tensor(np.atleast_2d(t)).double()).numpy()
+        if not np.isfinite(found).all():
+            raise ValueError(
+                f"t {np.atleast_2d(t)[~np.isfinite(found)][0]} is so large for these columns that "
+                "t·x overflows in float64; take a smaller one"
+            )
+        return found
 
     def inner_product(
         self,

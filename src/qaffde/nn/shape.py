@@ -7,6 +7,7 @@ higher one: its persistence (Chazal et al., 2013). Ripples of an estimate have l
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,13 +70,21 @@ class Modes(Printed):
         return "\n".join(lines)
 
 
+def slope_of(values: Tensor, z: Tensor, *, again: bool) -> Tensor:
+    """Gradients (n, d) of values (n,) in z, `again` if there are more; zero of constants."""
+    if not values.requires_grad:
+        return torch.zeros_like(z)
+    options: Any = {"create_graph": again, "retain_graph": True, "materialize_grads": True}
+    return torch.autograd.grad(values.sum(), z, **options)[0]
+
+
 def derivatives(density: Density, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log-density (n,), its gradient (n, d) and Hessian (n, d, d) at x of shape (n, d)."""
     with torch.enable_grad():
         z = x.detach().clone().requires_grad_()
         log_p = density.log_prob(z)
-        (slope,) = torch.autograd.grad(log_p.sum(), z, create_graph=True)
-        rows = [torch.autograd.grad(s.sum(), z, retain_graph=True)[0] for s in slope.T]
+        slope = slope_of(log_p, z, again=True)
+        rows = [slope_of(part, z, again=False) for part in slope.T]
     return log_p.detach(), slope.detach(), torch.stack(rows, 1)
 
 
