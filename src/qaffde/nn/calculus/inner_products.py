@@ -32,6 +32,8 @@ from qaffde.nn.calculus.terms import Term
 
 AFFORDABLE = 2e10
 """Multiplications that an inner product may cost, about two seconds."""
+POINT, MAX_GRID = 500, 2**22
+"""What a point of a grid costs beside its waves, in multiplications; most points of a grid."""
 SAME = 1e-11
 """Difference of frequencies, as a share of the largest, that is rounding."""
 FAINT = 1e-17
@@ -277,7 +279,8 @@ def _expected(first: Summand, second: Summand, overlap: Overlap, budget: float) 
             return _wave_sum(overlap.law, *waves)[None]
         nodes = _n_nodes(overlap, *waves)
         rules = sum(n**3 for n in nodes)  # of n nodes
-        if math.prod(nodes) * sum(sizes) * 4 + rules < budget:
+        n_points = math.prod(nodes)
+        if n_points < MAX_GRID and n_points * (4 * sum(sizes) + POINT) + rules < budget:
             return _grid_sum(overlap, nodes, *waves)[None]
     return _scattered(first, second, overlap, budget)
 
