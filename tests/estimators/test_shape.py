@@ -141,3 +141,9 @@ def test_a_density_that_is_even_has_derivatives_of_zero():
     assert not slope.any()
     assert curvature.shape == (5, 2, 2)
     assert not curvature.any()
+
+
+def test_draws_that_do_not_differ_have_no_modes():
+    density = random_density("box", 2, 1)
+    with pytest.raises(ValueError, match="draws of column 1 have the standard deviation 0"):
+        shape.find_modes(density, torch.tensor([[0.1, 0.2], [0.2, 0.2]]).double(), 0.25, 0.05)

@@ -123,6 +123,13 @@ def find_modes(density: Density, x: Tensor, prominence: float, mass: float) -> M
     Those below a prominence or a mass belong to the mode behind their lowest saddle.
     """
     unit = x.std(0)
+    fits = (unit > 0) & unit.isfinite()
+    if not fits.all():
+        column = int(fits.int().argmin())
+        raise ValueError(
+            f"draws of column {column} have the standard deviation {float(unit[column]):g}, by "
+            "which no modes can be told apart in float64; take other units"
+        )
     ends = torch.cat([ascend(density, part, unit) for part in x.split(BLOCK)])
     with torch.no_grad():
         log_p = density.log_prob(ends)
