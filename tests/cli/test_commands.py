@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qaffde import QAFFDE, QAFFDEOutlierDetector, Real, __version__, cli, load
+from qaffde import QAFFDE, QAFFDEOutlierDetector, Real, __version__, load
 from qaffde.cli.app import COMMANDS, app
 from tests.cli.conftest import SMALL
 
@@ -358,13 +358,6 @@ def test_a_closed_pipe_is_no_error(model, frame, write, tmp_path, monkeypatch, c
     monkeypatch.undo()
     assert stopped.value.code == 1
     assert "Traceback" not in capfd.readouterr().err
-
-
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.delitem(sys.modules, "qaffde.cli.app")
-    monkeypatch.setitem(sys.modules, "typer", None)
-    with pytest.raises(SystemExit, match=r"pip install 'qaffde\[cli\]'"):
-        cli.main()
 
 
 def test_version(qaffde):

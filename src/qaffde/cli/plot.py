@@ -16,7 +16,7 @@ def plot(
     model: Model,
     *,
     output: Picture,
-    kind: Annotated[str, Option(help="auto, curve, contours, pairs or slices.")] = "auto",
+    kind: Annotated[str, Option(help="auto, curve, contours, pairs, ridges or slices.")] = "auto",
     data: Annotated[
         str | None, Option(help="Data to show beside the density; - is standard input.")
     ] = None,
@@ -32,7 +32,7 @@ def plot(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Draw a density: curve, contours, all pairs, or slices."""
+    """Draw a density: curve, contours, all pairs, ridges, or slices."""
     from qaffde.files.format import replacing
     from qaffde.plot import KINDS, DensityDisplay
     from qaffde.plot.display import natural_kind

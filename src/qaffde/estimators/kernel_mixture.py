@@ -53,7 +53,7 @@ class KernelMixture(FileMixin, DensityEstimator):
     >>> X = np.random.default_rng(0).normal(size=(2000, 2))
     >>> model = KernelMixture(random_state=0).fit(X)
     >>> model.score_samples([[0.0, 0.0]]).round(1)  # the true log-density is -1.84
-    array([-1.9])
+    array([-2.])
     """
 
     n_kernels: int = 512
