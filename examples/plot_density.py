@@ -42,7 +42,7 @@ print(f"bandwidth       {model.bandwidth_.round(2)}")
 print(f"features, rank  {model.n_fourier_features_}, {model.rank_}")
 
 # %%
-# ``score_samples`` is the log-density, and :class:`~qaffde.plot.DensityDisplay` draws it. The
+# ``score_samples`` is the log-density, and :class:`~qaffde.DensityDisplay` draws it. The
 # lines hold half and nine tenths of its mass.
 
 _ = DensityDisplay.from_estimator(model, X)

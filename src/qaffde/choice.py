@@ -110,7 +110,7 @@ def fit(
     Returns
     -------
     QAFFDE, QAFFDESGD or QAFFDETensorTrain
-        Fitted. Its attribute ``choice_`` is a :class:`~qaffde.estimators.Comparison`; print it.
+        Fitted. Its attribute ``choice_`` says what was compared; print it.
 
     Examples
     --------
