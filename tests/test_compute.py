@@ -7,7 +7,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from qaffde import QAFFDE, QAFFDESGD, ComputeConfig, Real, TrainingConfig, parameters
 from qaffde import functional as QF
-from qaffde.nn import FourierFeatures
+from qaffde.baselines import KDE
+from qaffde.nn import Density, FourierFeatures
 from qaffde.parameters import DOUBLE
 
 X = np.random.default_rng(0).normal(size=(3000, 3))
@@ -151,3 +152,23 @@ def test_limits_of_threads_are_kept(monkeypatch):
     with threadpool_limits(1):
         QAFFDE(**OPTIONS).fit(X)
     assert set(seen) == {1}
+
+
+def test_scores_of_few_rows_take_one_thread():
+    seen = []
+
+    class Watched(Density):
+        def log_prob(self, x):
+            seen.append(torch.get_num_threads())
+            return torch.zeros(len(x), dtype=x.dtype)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model = KDE(bandwidth=1.0).fit(X)
+        model.density_ = Watched()
+        model.score_samples(X)
+        assert set(seen) == {1}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

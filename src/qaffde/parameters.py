@@ -292,7 +292,7 @@ LARGE_FIT = 2**22
 
 
 class Threads:
-    """Threads of torch and BLAS during fits, put back when the last of them has ended.
+    """Threads of torch and BLAS during fits and scores, put back when the last of them has ended.
 
     Small problems are faster on one thread; large ones take the processors that are free.
     """
@@ -302,8 +302,11 @@ class Threads:
         self._before, self._limits = 1, ExitStack()
 
     @contextmanager
-    def for_fit(self, X: object) -> Iterator[None]:
-        """Threads for a fit to an array, or to something else, which counts as large."""
+    def for_rows(self, X: object, *, blas: bool = True) -> Iterator[None]:
+        """Threads for an array, or for something else, which counts as large.
+
+        Scores do without those of `blas`: to look for them takes milliseconds.
+        """
         with self._lock:
             self._depth += 1
             if self._depth == 1:
@@ -311,7 +314,7 @@ class Threads:
                 small = isinstance(X, np.ndarray) and X.size < LARGE_FIT
                 number = 1 if small else min(self._before, free_processors())
                 torch.set_num_threads(number)
-                if number < max((p["num_threads"] for p in threadpool_info()), default=1):
+                if blas and number < max((p["num_threads"] for p in threadpool_info()), default=1):
                     self._limits.enter_context(threadpool_limits(number))
         try:
             yield

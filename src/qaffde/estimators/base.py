@@ -62,7 +62,7 @@ def all_or_nothing(method: Method) -> Method:
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = vars(self).copy()
         try:
-            with THREADS.for_fit(args[0] if args else kwargs.get("X")):
+            with THREADS.for_rows(args[0] if args else kwargs.get("X")):
                 return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
@@ -160,7 +160,7 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
     compute = DOUBLE if compiled is None else compute
     score = compiled or density.log_prob
     size = compute.rows(WIDTH if compiled is None else compiled.width)
-    with torch.no_grad():
+    with torch.no_grad(), THREADS.for_rows(rows, blas=False):
         blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
         log_p = torch.cat([score(x) for x in blocks])
     return log_p.double().cpu().numpy()
