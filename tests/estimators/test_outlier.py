@@ -230,3 +230,11 @@ def test_progress_is_printed_only_if_asked(capsys):
     assert "fit of all rows" in out
     assert "likely rows of 220" in out
     assert "sums of all rows" in out
+
+
+def test_without_pyod_its_interface_says_what_to_install(monkeypatch):
+    from qaffde import pyod
+
+    monkeypatch.setattr(pyod, "BaseDetector", object)
+    with pytest.raises(ImportError, match="pip install pyod"):
+        pyod.PyODDetector()
