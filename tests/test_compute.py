@@ -154,7 +154,8 @@ def test_limits_of_threads_are_kept(monkeypatch):
     assert set(seen) == {1}
 
 
-def test_scores_of_few_rows_take_one_thread():
+@pytest.mark.parametrize(("large", "wanted"), [(2**26, 1), (1, 2)])
+def test_scores_of_few_rows_take_one_thread(monkeypatch, large, wanted):
     seen = []
 
     class Watched(Density):
@@ -162,13 +163,20 @@ def test_scores_of_few_rows_take_one_thread():
             seen.append(torch.get_num_threads())
             return torch.zeros(len(x), dtype=x.dtype)
 
+    monkeypatch.setattr("qaffde.estimators.base.LARGE_SCORE", large)
+    monkeypatch.setattr(parameters, "free_processors", lambda: 8)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         model = KDE(bandwidth=1.0).fit(X)
         model.density_ = Watched()
         model.score_samples(X)
-        assert set(seen) == {1}
+        assert set(seen) == {wanted}
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_methods_are_guarded_once():
+    for method in (QAFFDE.marginal, QAFFDE.save, QAFFDE.score_samples, QAFFDE.modes):
+        assert not hasattr(method.__wrapped__, "__wrapped__")

@@ -287,8 +287,8 @@ def foreign_settings() -> list[AbstractContextManager[Any]]:
     return found
 
 
-LARGE_FIT = 2**22
-"""Numbers in an array from which on several threads shorten its fit."""
+LARGE_FIT, LARGE_SCORE = 2**22, 2**26
+"""Numbers in an array, and numbers that scores compute, from which on several threads pay."""
 
 
 class Threads:
@@ -302,16 +302,15 @@ class Threads:
         self._before, self._limits = 1, ExitStack()
 
     @contextmanager
-    def for_rows(self, X: object, *, blas: bool = True) -> Iterator[None]:
-        """Threads for an array, or for something else, which counts as large.
+    def chosen(self, *, small: bool, blas: bool = True) -> Iterator[None]:
+        """One thread for small work, those that are free for other.
 
-        Scores do without those of `blas`: to look for them takes milliseconds.
+        Scores leave `blas` as it is: to look for its threads takes milliseconds.
         """
         with self._lock:
             self._depth += 1
             if self._depth == 1:
                 self._before = torch.get_num_threads()
-                small = isinstance(X, np.ndarray) and X.size < LARGE_FIT
                 number = 1 if small else min(self._before, free_processors())
                 torch.set_num_threads(number)
                 if blas and number < max((p["num_threads"] for p in threadpool_info()), default=1):
@@ -365,12 +364,15 @@ def with_own_settings(function: Function) -> Function:
                 raise
             raise MemoryError(NO_MEMORY) from error
 
+    guarded.is_guarded = True  # type: ignore[attr-defined]
     return guarded  # type: ignore[return-value]
 
 
 def guard(cls: Class) -> Class:
     """Let all public methods of a class run :func:`with_own_settings`."""
     for name, method in list(vars(cls).items()):
+        if getattr(method, "is_guarded", False):  # by another base class
+            continue
         if isinstance(method, classmethod) and not name.startswith("_"):
             setattr(cls, name, classmethod(with_own_settings(method.__func__)))
         elif isinstance(method, FunctionType) and not name.startswith("_"):

@@ -265,7 +265,7 @@ def test_a_small_fit_runs_on_one_thread_and_puts_the_others_back(seen):
 
 @pytest.mark.parametrize("free", [1, 3])
 def test_a_large_fit_takes_what_is_free(seen, free, monkeypatch):
-    monkeypatch.setattr(parameters, "LARGE_FIT", 100)
+    monkeypatch.setattr("qaffde.estimators.base.LARGE_FIT", 100)
     monkeypatch.setattr(parameters, "free_processors", lambda: free)
     before = torch.get_num_threads()
     torch.set_num_threads(4)

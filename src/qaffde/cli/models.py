@@ -1,6 +1,5 @@
 """``qaffde sample``, ``marginal``, ``condition`` and ``info``: what a model says alone."""
 
-from contextlib import suppress
 from datetime import date, timedelta
 from typing import Annotated, Any
 
@@ -137,6 +136,5 @@ def describe(model: Any) -> dict[str, Any]:
         facts["total_weight"] = float(model.sums_.weight)
     facts |= attributes(model, *LEARNED)
     if facts.get("base_measure", "kernel") != "kernel":
-        with suppress(ValueError):  # mixtures of tables have no density matrix
-            facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}
+        facts |= {name: getattr(model, name)() for name in DIAGNOSTICS if hasattr(model, name)}
     return facts

@@ -29,6 +29,8 @@ from qaffde.nn.onnx import recorded
 from qaffde.nn.scoring import FEW_ROWS, compiled_score
 from qaffde.parameters import (
     DOUBLE,
+    LARGE_FIT,
+    LARGE_SCORE,
     THREADS,
     ComputeConfig,
     Seed,
@@ -62,7 +64,8 @@ def all_or_nothing(method: Method) -> Method:
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = vars(self).copy()
         try:
-            with THREADS.for_rows(args[0] if args else kwargs.get("X")):
+            X = args[0] if args else kwargs.get("X")
+            with THREADS.chosen(small=isinstance(X, np.ndarray) and X.size < LARGE_FIT):
                 return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
@@ -159,8 +162,9 @@ def log_density(density: Density, rows: Array, compute: ComputeConfig) -> Array:
         return compiled.of_few(rows)
     compute = DOUBLE if compiled is None else compute
     score = compiled or density.log_prob
-    size = compute.rows(WIDTH if compiled is None else compiled.width)
-    with torch.no_grad(), THREADS.for_rows(rows, blas=False):
+    width = WIDTH if compiled is None else compiled.width
+    size, small = compute.rows(width), len(rows) * width < LARGE_SCORE
+    with torch.no_grad(), THREADS.chosen(small=small, blas=False):
         blocks = (compute.exact(rows[k : k + size]) for k in range(0, len(rows), size))
         log_p = torch.cat([score(x) for x in blocks])
     return log_p.double().cpu().numpy()

@@ -32,8 +32,8 @@ class KernelMixture(FileMixin, DensityEstimator):
     ----------
     n_kernels : int, default=512
     bandwidth : float, default=0.5
-        h in units of Scott's rule, :math:`n^{-1/(d + 4)}` standard deviations. That rule is for
-        a single Gaussian; half of it is what the held-out likelihood prefers on most tables.
+        h in units of Scott's rule, :math:`n^{-1/(d + 4)}` standard deviations, which is that of
+        a single Gaussian; less follows rows more closely.
     whitening : float in [0, 1], default=0.5
         w.
     random_state : int, RandomState instance or None, default=None

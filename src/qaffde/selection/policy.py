@@ -41,9 +41,8 @@ class SelectionPolicy:
     search_share : float, default=0.7
         Share of the time limit after which no new candidate is tried.
     max_features, rough_features, many_features : int, default=500, 250, 1000
-        Largest number of features in two columns, and of a closed form beyond three; in other
-        numbers of columns and for candidates of maximum likelihood; of classifiers, and of a
-        closed form on a box of two columns.
+        Largest number of features in two columns; in other numbers of columns and for candidates
+        of maximum likelihood; of classifiers, and of a closed form on a box of two columns.
     rows_per_feature, min_features : int, default=4, 64
         Fewer rows have fewer features: one for each four rows, but no fewer than 64.
     lattice_margin : float, default=3.0
@@ -76,7 +75,7 @@ class SelectionPolicy:
         Sizes in a row that are worse than a smaller one before no larger one is tried.
     cheap_components : int, default=32
         Without shrinkage, a larger mixture that is no better by a standard error is the last one
-        tried. Set on random mixtures, five synthetic shapes, and two or three columns of POWER,
+        tried. Set on random mixtures, six synthetic shapes, and two or three columns of POWER,
         of proteins and of a power plant, none of which then changes its likelihood.
     mixture_ridge, mixture_scatter : float, default=1e-7, 1e-2
         Variance added to every column of a component, and that of one more row in each.

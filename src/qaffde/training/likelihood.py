@@ -32,6 +32,8 @@ from qaffde.training.run import History, Run
 
 MAX_COORDINATES = 2**28
 """Numbers in the coordinates that are kept at once: 1 GB."""
+BLOCK = 1024
+"""Rows whose coordinates stay in the cache between the loss and its gradient."""
 LBFGS_ITERATIONS = 5
 """In a step of the loop."""
 
@@ -263,10 +265,6 @@ SOLVERS: dict[str, Solver] = {
     "lbfgs": Solver(lbfgs, _FULL, LBFGS_ITERATIONS),
     "adam": Solver(adam, {"batch_size": 2048, "learning_rate": 0.01, "eval_every": 100}, 0),
 }
-
-
-BLOCK = 1024
-"""Rows whose coordinates stay in the cache between the loss and its gradient."""
 
 
 def negative_log_likelihood(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
