@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.targets import random_gmm
-from qaffde.baselines.classical import KernelSum
+from qaffde.nn import KernelMixture
 from qaffde.selection.bandwidth import scott
 
 Array = NDArray[np.float64]
@@ -85,6 +85,7 @@ def n_exact(cell: Cell) -> int:
 
 def exact_log_density(rows: Array, queries: Array, h: float) -> Array:
     """Every kernel summed, in float64 and without a tolerance."""
-    kernels = KernelSum(torch.as_tensor(rows / h), torch.ones(len(rows), dtype=torch.float64))
+    weight = torch.ones(len(rows), dtype=torch.float64)
+    kernels = KernelMixture.of_rows(torch.as_tensor(rows / h), weight)
     log_p = kernels.log_prob(torch.as_tensor(queries / h)).numpy()
     return log_p - rows.shape[1] * np.log(h)

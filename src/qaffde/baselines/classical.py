@@ -1,6 +1,5 @@
 """Classical estimators: the exact kernel density estimate and Gaussian mixtures."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, Self
 from warnings import catch_warnings, simplefilter
@@ -12,43 +11,14 @@ from sklearn.mixture import GaussianMixture
 from torch import Generator, Tensor
 
 from qaffde.estimators.base import DensityEstimator, all_or_nothing
-from qaffde.nn import Density, GaussianMeasure, StandardizedDensity
+from qaffde.nn import Density, GaussianMeasure, KernelMixture, StandardizedDensity
 from qaffde.parameters import check_bandwidth, check_count, check_share, generator_from
 from qaffde.selection.bandwidth import RULES, draw_rows, held_out_kde, scott, silverman
 from qaffde.selection.summary import Moments, units
 from qaffde.training import hold_out
 from qaffde.training.closed_form import effective_count
 
-LOG_ROOT_TWO_PI = math.log(2 * math.pi) / 2
 MIN_ROWS_PER_COMPONENT = 5
-
-
-class KernelSum(Density):
-    """Gaussian kernels of bandwidth one on rows (n, d) of weights (n,), all of them summed."""
-
-    Z: Tensor
-    weight: Tensor
-
-    def __init__(self, Z: Tensor, weight: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("Z", Z)
-        self.register_buffer("weight", weight)
-
-    def log_prob(self, x: Tensor) -> Tensor:
-        """Log-density of shape (n,)."""
-        share = (self.weight / self.weight.sum()).log() - self.Z.shape[1] * LOG_ROOT_TWO_PI
-        height = share - self.Z.square().sum(1) / 2
-        blocks = x.split(max(1, 2**21 // len(self.Z)))  # kernels at once
-        sums = [torch.addmm(height, block, self.Z.T).logsumexp(1) for block in blocks]
-        return torch.cat(sums) - x.square().sum(1) / 2
-
-    def sample(self, n: int, generator: Generator) -> Tensor:
-        """Draws of shape (n, d): rows with Gaussian noise."""
-        ticks = torch.rand(n, generator=generator, dtype=self.Z.dtype)
-        cumulative = (self.weight / self.weight.sum()).cumsum(0)
-        chosen = torch.searchsorted(cumulative, ticks).clamp(max=len(self.Z) - 1)
-        noise = torch.randn(n, self.Z.shape[1], generator=generator, dtype=self.Z.dtype)
-        return self.Z[chosen] + noise
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +56,8 @@ class KDE(DensityEstimator):
         h = numbers
         if h is None:
             h = scale * self._factor((rows - location) / scale, weight)
-        self.density_ = StandardizedDensity(KernelSum((rows - location) / h, weight), location, h)
+        kernels = KernelMixture.of_rows((rows - location) / h, weight)
+        self.density_ = StandardizedDensity(kernels, location, h)
         self.bandwidth_ = h.numpy()
         return self
 
