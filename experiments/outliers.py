@@ -289,7 +289,9 @@ def ranks_figure(results: Comparison) -> "Figure":
     ax = figure.subplots()
     for place, (method, rank) in enumerate(ranks.items()):
         ax.plot(rank, place, "o", color="C0" if method == ours else "0.6", markersize=4)
-    ax.axvspan(ranks[ours], ranks[ours] + results.critical_difference, color="C0", alpha=0.12)
+    reach = results.critical_difference
+    ax.axvspan(ranks[ours] - reach, ranks[ours] + reach, color="C0", alpha=0.12)
+    ax.set_xlim(min(ranks.values()) - 1, max(ranks.values()) + 1)
     ax.set_yticks(range(len(ranks)), ranks, fontsize=7)
     ax.set_xlabel(f"mean rank over {len(results.config.sets)} sets, {results.protocol}")
     return figure
@@ -369,8 +371,8 @@ def outliers_page(rows: Sequence[Row], config: OutliersConfig, rebuild: str) -> 
         parts += [
             f"## {results.protocol.capitalize()}: ranks\n\n"
             f"Friedman's test gives all methods alike a probability of {results.friedman:.1e}. "
-            "Mean ranks less than the critical difference of Nemenyi's test, "
-            f"{results.critical_difference:.1f}, above ours (shaded) may be chance.",
+            "Mean ranks within the critical difference of Nemenyi's test, "
+            f"{results.critical_difference:.1f}, of ours (shaded) may differ from it by chance.",
             f"![Mean ranks](figures/outliers_{results.protocol}.png)",
             f"## {results.protocol.capitalize()}: every set",
             _sets_table(results),
